@@ -1,0 +1,1 @@
+"""Checkpoints in and out: Hugging Face folders (hf) and training state (state)."""

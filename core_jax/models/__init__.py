@@ -1,0 +1,1 @@
+"""Model families, each readable top to bottom in one file."""

@@ -1,0 +1,70 @@
+"""What a model can cite: note chunks with exact offsets, and diagnosis codes (evigen.md S2). Plain Python."""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from core_jax.records import Code, Patient, RecordError
+from core_jax.text import Span, chunk
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """One citable item. `text == note.text[start:end]` for a note chunk; a code has its title and no offsets.
+
+    `embed_text` is what the encoder reads: the age line, the header and `text`. Neither line is ever part of `text`.
+    """
+
+    obs_id: str
+    kind: str  # "note" | "code"
+    source_id: str
+    text: str
+    start: int | None
+    end: int | None
+    time: str | None
+    age_years: float | None
+    embed_text: str
+
+
+def _age_line(age_years: float | None) -> str:
+    return "" if age_years is None else f"Patient age: {math.floor(max(age_years, 0.0))} years\n\n"
+
+
+def _first_codes(codes: Sequence[Code]) -> list[Code]:
+    """One row per (code, version): the earliest dated one, a dateless one only where there is no other."""
+    first: dict[tuple[str, str], Code] = {}
+    for c in sorted(codes, key=lambda c: (c.time is None, c.time or "", c.obs_id)):
+        first.setdefault((c.code, c.version), c)
+    return sorted(first.values(), key=lambda c: (c.time or "", c.obs_id))
+
+
+def observations(
+    patient: Patient, spans: Callable[[str], Sequence[Span]], size: int = 200, overlap: int = 40
+) -> list[Observation]:
+    """Chunks of the patient's notes in time order, then the distinct codes in time order.
+
+    Args:
+        patient: what may be seen (`records.visible`).
+        spans: text -> unit spans, e.g. `Tokenizer.encode_offsets` or `text.word_spans`.
+
+    Raises:
+        RecordError: two observations would have one id.
+    """
+    out = []
+    for n in sorted(patient.notes, key=lambda n: (n.time or "", n.note_id)):
+        for start, end in chunk(n.text, spans(n.text), size, overlap):
+            text = n.text[start:end]
+            out.append(Observation(
+                f"{n.note_id}#{start}-{end}", "note", n.note_id, text, start, end, n.time, n.age_years,
+                f"{_age_line(n.age_years)}Clinical Note:\n{text}",
+            ))
+    for c in _first_codes(patient.codes):
+        embed_text = _age_line(c.age_years) + c.title
+        out.append(Observation(c.obs_id, "code", c.obs_id, c.title, None, None, c.time, c.age_years, embed_text))
+    seen: set[str] = set()
+    for o in out:
+        if o.obs_id in seen:
+            raise RecordError(f"patient {patient.patient_id!r}: two observations have the id {o.obs_id!r}", field="obs_id")
+        seen.add(o.obs_id)
+    return out

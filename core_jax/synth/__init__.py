@@ -1,0 +1,1 @@
+"""Planted cohort: seeded synthetic patients with gold evidence."""

@@ -1,0 +1,188 @@
+"""Training without a model: state, one compiled step, AdamW by parameter path, early stopping, a metrics log.
+
+A `loss` is `loss(params, batch, key, **static) -> (scalar, {name: scalar})`; everything else here works for any.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from core_jax.records import RecordError, read_jsonl, write_jsonl
+
+PyTree = Any
+Loss = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]
+
+
+class TrainingStopped(ValueError):
+    """Training cannot go on (a loss that is not finite, a vanishing query); the message names the step."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("params", "opt_state", "step"), meta_fields=())
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """params and opt_state: pytrees; step int32[]: updates made so far."""
+
+    params: PyTree
+    opt_state: PyTree
+    step: jax.Array
+
+
+def new_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
+    """Step 0. params are copied (a step donates its state) and lose weak types (which would compile a step twice)."""
+    params = jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), params)
+    opt_state = jax.tree.map(lambda x: jnp.asarray(x, dtype=x.dtype), optimizer.init(params))
+    return TrainState(params, opt_state, jnp.zeros((), jnp.int32))
+
+
+class Step:
+    """One optimiser update, compiled once per shape of the batch and value of `static`; the old state is donated.
+
+    `step(state, key, batch, **static) -> (state, metrics)`. The loss gets fold_in(key, state.step), so that the noise
+    of step n depends on the run's key and n alone: a resumed run draws what the uninterrupted one drew. `metrics` are
+    float32 scalars left on the device: the loss's own, "loss" and "grad_norm". `traces` counts compilations.
+    """
+
+    def __init__(self, loss: Loss, optimizer: optax.GradientTransformation):
+        self.traces = 0
+        self._compiled: dict[tuple, Callable] = {}
+        self._loss, self._optimizer = loss, optimizer
+
+    def __call__(self, state: TrainState, key: jax.Array, batch: PyTree, **static) -> tuple[TrainState, dict[str, jax.Array]]:
+        name = tuple(sorted(static.items()))
+        if name not in self._compiled:
+            self._compiled[name] = jax.jit(functools.partial(self._update, static=static), donate_argnums=0)
+        return self._compiled[name](state, key, batch)
+
+    def _update(self, state, key, batch, *, static):
+        self.traces += 1  # runs while tracing only
+        key = jax.random.fold_in(key, state.step)
+        (loss, metrics), grads = jax.value_and_grad(self._loss, has_aux=True)(state.params, batch, key, **static)
+        updates, opt_state = self._optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics = metrics | {"loss": loss, "grad_norm": optax.tree.norm(grads)}
+        return TrainState(params, opt_state, state.step + 1), metrics
+
+
+def make_step(loss: Loss, optimizer: optax.GradientTransformation) -> Step:
+    """The compiled update of `loss`; see Step."""
+    return Step(loss, optimizer)
+
+
+def warmup_constant(lr: float, warmup_steps: int) -> optax.Schedule:
+    """lr (n + 1) / warmup_steps for update n < warmup_steps, then lr: the first update is not lost to a rate of 0."""
+    if lr <= 0 or warmup_steps < 0:
+        raise ValueError(f"got lr {lr} and warmup_steps {warmup_steps}, expected lr > 0 and warmup_steps >= 0")
+
+    def schedule(count):
+        done = (jnp.asarray(count, jnp.float32) + 1) / max(1, warmup_steps)
+        return lr * jnp.minimum(done, 1.0)
+
+    return schedule
+
+
+def by_path(params: PyTree, label: Callable[[str], Any]) -> PyTree:
+    """A tree like params with label("a.b.c") at each leaf."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: label(jax.tree_util.keystr(path, simple=True, separator=".")), params)
+
+
+def adamw(lr: float | optax.Schedule, *, weight_decay: float, decays: Callable[[str], bool],
+          frozen: Callable[[str], bool] = lambda path: False) -> optax.GradientTransformation:
+    """AdamW (b1 .9, b2 .999, eps 1e-8); decoupled decay on paths where `decays`, no update (nor moments) where `frozen`."""
+    tx = optax.adamw(lr, weight_decay=weight_decay, mask=lambda tree: by_path(tree, decays))
+    tx = optax.partition({"train": tx, "frozen": optax.set_to_zero()},
+                         lambda tree: by_path(tree, lambda path: "frozen" if frozen(path) else "train"))
+
+    def update(updates, state, params=None):
+        with jax.numpy_dtype_promotion("standard"):  # optax raises a float to the power of an int32 count
+            return tx.update(updates, state, params)
+
+    return optax.GradientTransformation(tx.init, update)
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """Epochs counted from 1; only a strictly better value counts, so the earliest best is the one kept (trap 22)."""
+
+    patience: int
+    epoch: int = 0
+    best_epoch: int = 0
+    best: float | None = None
+
+    def update(self, value: float) -> EarlyStopping:
+        """After one more epoch. Raises: ValueError where the value is not finite."""
+        if not math.isfinite(value):
+            raise ValueError(f"epoch {self.epoch + 1}: the monitored value is {value}")
+        epoch = self.epoch + 1
+        if self.best is None or value > self.best:
+            return dataclasses.replace(self, epoch=epoch, best_epoch=epoch, best=float(value))
+        return dataclasses.replace(self, epoch=epoch)
+
+    @property
+    def improved(self) -> bool:
+        return self.epoch > 0 and self.best_epoch == self.epoch
+
+    @property
+    def stop(self) -> bool:
+        return self.epoch - self.best_epoch >= self.patience
+
+
+class MetricsLog:
+    """Rows of a run as JSON Lines, one flushed write a row, so that a kill loses at most the row being written."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Raises: ValueError where the row holds NaN."""
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        with open(self.path, "a", encoding="utf-8", newline="\n") as f:
+            f.write(text + "\n")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Rows so far; a last line that a kill cut short is left out."""
+        if not os.path.exists(self.path) or os.path.getsize(self.path) == 0:
+            return
+        with open(self.path, "rb") as f:
+            whole = f.read().endswith(b"\n")
+        held = None
+        try:
+            for _, row in read_jsonl(self.path):
+                if held is not None:
+                    yield held
+                held = row
+        except RecordError:
+            if whole:
+                raise
+        if held is not None:
+            yield held
+
+    def rewind(self, keep: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+        """Drop the rows a restored run will write again; returns those that stay."""
+        rows = [row for row in self.rows() if keep(row)]
+        if rows or os.path.exists(self.path):
+            write_jsonl(self.path, rows)
+        return rows
+
+
+def fetch(rows: list[dict[str, jax.Array]], first_step: int) -> list[dict[str, float]]:
+    """Metrics of consecutive steps from device to floats, in one transfer.
+
+    Raises: TrainingStopped naming the first step (from 1) whose loss or gradient norm is not finite.
+    """
+    out = [{k: float(v) for k, v in row.items()} for row in jax.device_get(rows)]
+    for i, row in enumerate(out):
+        bad = [k for k in ("loss", "grad_norm") if not np.isfinite(row[k])]
+        if bad:
+            raise TrainingStopped(f"step {first_step + i}: {bad[0]} is {row[bad[0]]}")
+    return out

@@ -1,0 +1,147 @@
+"""The `evigen` command: one subcommand a pipeline step. Summary as JSON on stdout, logs and progress on stderr.
+
+Exit codes: 0 done; 2 bad input (one line on stderr says which file, line and field); 130 interrupted.
+This module imports no jax, so that `--help` is quick; the steps are in `evigen_jax.pipeline`.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+EXAMPLES = {
+    "cohort": """examples:
+  evigen cohort mimic_iv --input mimic-iv-3.1/ --out cohort/                      # the paper's criteria (appendix F.1)
+  evigen cohort mimic_iv --input mimic_iv_demo/ --notes rendered --criteria none --out cohort/
+  evigen cohort clinosim --input clinosim.jsonl.gz --out cohort/
+  evigen cohort meds --input meds/ --labels labels.parquet --out cohort/
+  evigen cohort jsonl --input patients.jsonl --labels labels.jsonl --out cohort/
+  evigen cohort planted --out cohort/ --set cohort.planted_patients=400""",
+    "embed": """examples:
+  evigen embed --cohort cohort/ --out store/                                      # all-MiniLM-L6-v2, shipped weights
+  evigen embed --cohort cohort/ --out store/ --set encoder.name=path/to/bert-folder
+Killed? Run it again: it goes on where it stopped and ends with the same bytes.""",
+    "train": """examples:
+  evigen train --cohort cohort/ --store store/ --out run/                         # three seeds, as the paper reports
+  evigen train --cohort cohort/ --store store/ --out run/ --runs 1 --set train.lr=3e-4 --set model.gating=false""",
+    "eval": """example:
+  evigen eval --cohort cohort/ --store store/ --out oof/ --folds 5 --repeats 3    # out-of-fold AUC for small cohorts""",
+    "predict": """example:
+  evigen predict --run run/ --cohort cohort/ --store store/ --split test --out predictions.jsonl""",
+    "explain": """examples:
+  evigen explain --run run/ --cohort cohort/ --store store/ --split test --out packs.jsonl
+  evigen explain --run run/ --cohort cohort/ --store store/ --patient P0001 --notes-only --out packs.jsonl""",
+    "generate": """example:
+  evigen generate --packs packs.jsonl --out rationales.jsonl                      # template generator, no language model""",
+    "verify": """example:
+  evigen verify --rationales rationales.jsonl --packs packs.jsonl --cohort cohort/ --out verifications.jsonl""",
+    "report": """examples:
+  evigen report --run run/ --cohort cohort/ --store store/ --predictions predictions.jsonl --packs packs.jsonl \\
+      --rationales rationales.jsonl --verifications verifications.jsonl --out report/
+  ... --deidentify                                                                # drops ids and dates""",
+    "demo": """example:
+  evigen demo --out runs/demo                                                     # shipped sample, whole chain, a page to click""",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line. docs tests walk it."""
+    top = argparse.ArgumentParser(
+        prog="evigen", description="Patient records in, a verified and clickable rationale out.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="The steps in order: cohort, embed, train, predict, explain, generate, verify, report. "
+               "`evigen demo` runs them all.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        p = commands.add_parser(name, help=help, description=help, epilog=EXAMPLES[name],
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+        p.add_argument("--config", metavar="FILE.py", help="settings file with get_config() -> evigen_jax.config.Config")
+        p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting, e.g. train.lr=3e-4")
+        p.add_argument("--seed", type=int, help="seed of everything random in this step")
+        p.add_argument("--quiet", action="store_true", help="no progress bars, warnings only")
+        return p
+
+    def paths(p, **required):
+        texts = {
+            "cohort": "cohort folder written by `evigen cohort`", "store": "embedding store written by `evigen embed`",
+            "run": "run folder written by `evigen train`", "out": "where the result goes (written whole or not at all)",
+            "packs": "evidence packs written by `evigen explain`", "rationales": "rationales written by `evigen generate`",
+            "verifications": "written by `evigen verify`", "predictions": "written by `evigen predict`",
+        }
+        for name, needed in required.items():
+            p.add_argument(f"--{name}", required=needed, metavar="PATH", help=texts[name])
+
+    p = command("cohort", "read a source, apply a cohort's criteria, write patients, labels and the attrition table")
+    p.add_argument("source", choices=["mimic_iv", "meds", "clinosim", "jsonl", "planted"])
+    p.add_argument("--input", metavar="PATH", help="folder or file of the source (planted needs none)")
+    p.add_argument("--labels", metavar="FILE", help="labels: MEDS label parquet, or JSON Lines of patient_id, prediction_time, label")
+    p.add_argument("--criteria", choices=["paper", "none"], help="MIMIC-IV: the paper's inclusion criteria, or none")
+    p.add_argument("--notes", choices=["discharge", "rendered", "none"], help="MIMIC-IV: discharge notes, notes rendered from tables, none")
+    p.add_argument("--keep-in-hospital-deaths", action="store_true", help="MIMIC-IV: keep index stays that end in death")
+    p.add_argument("--spec", metavar="FILE.json", help="age-cutoff cohort (appendix F.2): windows, visit types and codes, targets, leakage codes")
+    p.add_argument("--overwrite", action="store_true", help="replace an existing cohort folder")
+    paths(p, out=True)
+
+    p = command("embed", "embed every observation visible at the prediction time")
+    paths(p, cohort=True, out=True)
+
+    p = command("train", "train the evidence selector")
+    paths(p, cohort=True, store=True, out=True)
+    p.add_argument("--runs", type=int, default=3, help="seeds trained; their mean is reported (default 3)")
+    p.add_argument("--no-resume", action="store_true", help="start anew instead of from the last checkpoint in --out")
+
+    p = command("eval", "repeated stratified out-of-fold AUC, for cohorts too small to split once")
+    paths(p, cohort=True, store=True, out=True)
+    p.add_argument("--folds", type=int, default=5)
+    p.add_argument("--repeats", type=int, default=3)
+
+    p = command("predict", "probabilities, gates and metrics of a split")
+    paths(p, run=True, cohort=True, store=True, out=True)
+    p.add_argument("--split", default="test", choices=["train", "val", "test", "all"])
+
+    p = command("explain", "evidence packs: the observations that moved the prediction, by Integrated Gradients")
+    paths(p, run=True, cohort=True, store=True, out=True)
+    p.add_argument("--split", default="test", choices=["train", "val", "test", "all"])
+    p.add_argument("--patient", action="append", metavar="ID", help="explain only this patient (may be repeated)")
+    p.add_argument("--notes-only", action="store_true", help="no code items, as the paper's faithfulness evaluation")
+    p.add_argument("--k", type=int, help="items in a pack (default 5)")
+
+    p = command("generate", "write a rationale over each evidence pack")
+    paths(p, packs=True, out=True)
+
+    p = command("verify", "check every quote and citation against the cited source")
+    paths(p, rationales=True, packs=True, cohort=True, out=True)
+
+    p = command("report", "write the pages: one offline HTML file a patient, and a cohort index")
+    paths(p, run=True, cohort=True, store=True, predictions=True, packs=True, rationales=True, verifications=True, out=True)
+    p.add_argument("--deidentify", action="store_true", help="drop ids and dates from the pages")
+
+    p = command("demo", "the whole chain on the shipped sample, with real encoder weights")
+    p.add_argument("--out", default="runs/demo", metavar="PATH", help="folder for everything it makes (default runs/demo)")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if args.quiet else logging.INFO, format="%(message)s", force=True)
+    for noisy in ("jax", "absl", "orbax", "matplotlib"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    from evigen_jax import pipeline
+
+    try:
+        summary = pipeline.run(args)
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(f"evigen {args.command}: {reason}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"evigen {args.command}: interrupted; what was finished is kept, run it again to go on", file=sys.stderr)
+        return 130
+    print(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Settings of a run, composed of frozen dataclasses that stand next to the code that reads them.
+
+A file given by `--config` holds `get_config()` returning a `Config`; `--set train.lr=3e-4` changes one field.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from evigen_jax.retriever import EviGenConfig
+from evigen_jax.train import TrainConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class CohortConfig:
+    """Read by `evigen cohort`. The paper's criteria are appendix F.1; `none` keeps every patient with an index stay."""
+
+    criteria: Literal["paper", "none"] = "paper"
+    notes: Literal["discharge", "rendered", "none"] = "discharge"
+    keep_in_hospital_deaths: bool = False
+    age_matched: bool = True               # clinosim: negatives matched on age
+    fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    planted_patients: int = 3000
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationConfig:
+    """How a note becomes chunks (S2): size and overlap in tokens of the encoder, or in words."""
+
+    size: int = 200
+    overlap: int = 40
+    unit: Literal["tokens", "words"] = "tokens"
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """`minilm`, or a folder of the BERT family. pooling None: what the folder says."""
+
+    name: str = "minilm"
+    pooling: Literal["cls", "mean", "last"] | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplainConfig:
+    """Evidence packs (S6). tolerance: completeness error that ends the doubling of nodes (trap 18)."""
+
+    k: int = 5
+    notes_only: bool = False
+    ranking: Literal["absolute", "signed"] = "absolute"
+    target: Literal["logit", "prob"] = "logit"
+    tolerance: float = 1e-4
+    ig_batch: int = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyConfig:
+    """Quote checks (S8). threshold: score out of 100 at which a quote stands in its source."""
+
+    threshold: float = 90.0
+    workers: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    cohort: CohortConfig = CohortConfig()
+    observations: ObservationConfig = ObservationConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    model: EviGenConfig = EviGenConfig(d=384, n_note=4, n_code=4)  # d is taken from the store; 4 + 4 queries as for mortality
+    train: TrainConfig = TrainConfig()
+    explain: ExplainConfig = ExplainConfig()
+    verify: VerifyConfig = VerifyConfig()

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs the test suite in .venv. usage: bash launch/test.sh [--all] [pytest arguments]
+#   default: everything that is not marked slow or device; --all: those too.
+# Where CI=true it also installs what the gates need: libtpu (ahead-of-time compiles) and Chromium (the pages' tests).
+EXTRAS="dev,parity"
+[ "${CI:-}" = true ] && [ "$(uname -s)" = Linux ] && EXTRAS="dev,parity,tpu"
+source "$(dirname "$0")/venv.sh" "$EXTRAS"
+if [ "${CI:-}" = true ] && ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing Chromium for the pages' tests" >&2
+  { apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
+    || echo "Chromium could not be installed; its tests will say that they are skipped" >&2
+fi
+MARK=(-m "not slow and not device")
+if [ "${1:-}" = --all ]; then MARK=(-m "not device"); shift; fi
+exec .venv/bin/python -m pytest "${MARK[@]}" "$@"

@@ -1,0 +1,34 @@
+"""Every test runs on eight fake CPU devices with strict dtype promotion and no silent rank promotion."""
+import os
+import pathlib
+
+os.environ["JAX_PLATFORMS"] = os.environ.get("EVIGEN_TEST_PLATFORM", "cpu")
+os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax_kernels  # noqa: E402, F401  (appends the XLA flag)
+import pytest  # noqa: E402
+
+
+def pytest_configure(config):
+    import jax
+
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def repository() -> pathlib.Path:
+    return pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def ehr_data(repository) -> pathlib.Path:
+    """Folder with the data of others; EHR_DATA_DIR, or ../shared/data beside the checkout."""
+    folder = pathlib.Path(os.environ.get("EHR_DATA_DIR", repository.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data folder: set EHR_DATA_DIR (looked at {folder.name}/ beside the checkout)")
+    return folder
