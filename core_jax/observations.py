@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from core_jax.records import Code, Patient, RecordError
+from core_jax.records import Code, Note, Patient, RecordError
 from core_jax.text import Span, chunk
 
 
@@ -39,6 +39,16 @@ def _first_codes(codes: Sequence[Code]) -> list[Code]:
     return sorted(first.values(), key=lambda c: (c.time or "", c.obs_id))
 
 
+def _chunk(n: Note, start: int, end: int) -> Observation:
+    text = n.text[start:end]
+    return Observation(f"{n.note_id}#{start}-{end}", "note", n.note_id, text, start, end, n.time, n.age_years,
+                       f"{_age_line(n.age_years)}Clinical Note:\n{text}")
+
+
+def _code(c: Code) -> Observation:
+    return Observation(c.obs_id, "code", c.obs_id, c.title, None, None, c.time, c.age_years, _age_line(c.age_years) + c.title)
+
+
 def observations(
     patient: Patient, spans: Callable[[str], Sequence[Span]], size: int = 200, overlap: int = 40
 ) -> list[Observation]:
@@ -54,17 +64,35 @@ def observations(
     out = []
     for n in sorted(patient.notes, key=lambda n: (n.time or "", n.note_id)):
         for start, end in chunk(n.text, spans(n.text), size, overlap):
-            text = n.text[start:end]
-            out.append(Observation(
-                f"{n.note_id}#{start}-{end}", "note", n.note_id, text, start, end, n.time, n.age_years,
-                f"{_age_line(n.age_years)}Clinical Note:\n{text}",
-            ))
-    for c in _first_codes(patient.codes):
-        embed_text = _age_line(c.age_years) + c.title
-        out.append(Observation(c.obs_id, "code", c.obs_id, c.title, None, None, c.time, c.age_years, embed_text))
+            out.append(_chunk(n, start, end))
+    out += map(_code, _first_codes(patient.codes))
     seen: set[str] = set()
     for o in out:
         if o.obs_id in seen:
             raise RecordError(f"patient {patient.patient_id!r}: two observations have the id {o.obs_id!r}", field="obs_id")
         seen.add(o.obs_id)
+    return out
+
+
+def resolve(patient: Patient, wanted: Iterable[tuple[str, str]]) -> list[Observation]:
+    """The observations that (obs_id, kind) pairs name in a patient's (visible) record, without tokenising again.
+
+    Raises: RecordError: no such note or code, or offsets outside the note.
+    """
+    notes, codes = {n.note_id: n for n in patient.notes}, {c.obs_id: c for c in _first_codes(patient.codes)}
+    out = []
+    for obs_id, kind in wanted:
+        if kind == "code":
+            if obs_id not in codes:
+                raise RecordError(f"no code {obs_id!r} in the record of patient {patient.patient_id!r}", field="obs_id")
+            out.append(_code(codes[obs_id]))
+            continue
+        note_id, _, span = obs_id.rpartition("#")
+        start, _, end = span.partition("-")
+        if note_id not in notes or not (start.isdecimal() and end.isdecimal()):
+            raise RecordError(f"no note chunk {obs_id!r} in the record of patient {patient.patient_id!r}", field="obs_id")
+        note = notes[note_id]
+        if not int(start) < int(end) <= len(note.text):
+            raise RecordError(f"chunk {obs_id!r} lies outside its note of {len(note.text)} characters", field="obs_id")
+        out.append(_chunk(note, int(start), int(end)))
     return out

@@ -30,7 +30,8 @@ class RecordError(ValueError):
 
     def __init__(self, message: str, *, file: str | os.PathLike | None = None, line: int | None = None,
                  field: str | None = None):
-        self.message, self.file, self.line, self.field = message, (None if file is None else os.fspath(file)), line, field
+        self.message, self.line, self.field = message, line, field
+        self.file = None if file is None else os.fspath(file)
         where = "" if file is None else os.fspath(file) + ("" if line is None else f":{line}") + ": "
         super().__init__(where + ("" if field is None else f"{field}: ") + message)
 
@@ -120,7 +121,7 @@ def parse_time(value: str | None, *, what: str = "time") -> str | None:
             t = t.astimezone(dt.UTC).replace(tzinfo=None)
         except OverflowError:
             raise ValueError(f"{what}: got {value!r}, outside the years 1 to 9999 in UTC") from None
-    return t.replace(microsecond=0).isoformat()
+    return t.isoformat(timespec="seconds")
 
 
 def age_years(birth_date: str | None, birth_year: int | None, time: str | None) -> float | None:
@@ -165,8 +166,10 @@ def visible(patient: Patient, prediction_time: str, *, include_static: bool = Fa
 
 _PARTS = {"encounters": Encounter, "notes": Note, "codes": Code, "events": Event}
 _REQUIRED = {
-    Encounter: ("encounter_id",), Note: ("note_id", "text"), Code: ("code", "version", "title"), Event: ("event_id", "kind"),
+    Encounter: ("encounter_id",), Note: ("note_id", "text"), Code: ("code", "version", "title"),
+    Event: ("event_id", "kind"),
 }
+_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Patient, *_PARTS.values())}
 _TIMES = {Encounter: ("start", "end"), Note: ("time",), Code: ("time",), Event: ("time",)}
 
 
@@ -184,19 +187,18 @@ def _text(value: Any, field: str, *, empty: bool = False) -> str:
     return value
 
 
-def _part(cls, raw: Any, where: str):
+def _part(cls, raw: Any, where: str, birth_date: str | None, birth_year: int | None):
     if not isinstance(raw, dict):
         raise RecordError(f"got {type(raw).__name__}, expected an object", field=where)
-    names = {f.name for f in dataclasses.fields(cls)}
-    if unknown := sorted(set(raw) - names):
-        raise RecordError(f"unknown field; expected one of {sorted(names)}", field=f"{where}.{unknown[0]}")
+    if unknown := sorted(raw.keys() - _FIELDS[cls]):
+        raise RecordError(f"unknown field; expected one of {sorted(_FIELDS[cls])}", field=f"{where}.{unknown[0]}")
     out = dict(raw)
     for name in _REQUIRED[cls]:
         if name not in raw:
             raise RecordError("missing", field=f"{where}.{name}")
         out[name] = _text(raw[name], f"{where}.{name}", empty=name == "text")
     for name in ("type", "encounter_id"):
-        if name in raw and raw[name] is not None and name not in _REQUIRED[cls]:
+        if raw.get(name) is not None and name not in _REQUIRED[cls]:
             _text(raw[name], f"{where}.{name}", empty=True)
     for name in _TIMES[cls]:
         try:
@@ -206,6 +208,12 @@ def _part(cls, raw: Any, where: str):
     age = raw.get("age_years")
     if age is not None and (isinstance(age, bool) or not isinstance(age, (int, float)) or not -1e-9 <= age < 150):
         raise RecordError(f"got {age!r}, expected a number of years in [0, 150)", field=f"{where}.age_years")
+    if age is None and "age_years" in _FIELDS[cls]:
+        age = age_years(birth_date, birth_year, out["time"])
+        if age is not None and age >= 150:
+            raise RecordError(f"{out['time']} is {age:.0f} years after birth, expected less than 150",
+                              field=f"{where}.time")
+        out["age_years"] = None if age is None else round(max(age, 0.0), 4)
     if cls is Event:
         fields = raw.get("fields", {})
         if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
@@ -235,9 +243,8 @@ def patient_from_dict(raw: Any) -> Patient:
     schema = raw.pop("schema", SCHEMA)
     if schema != SCHEMA:
         raise RecordError(f"got {schema!r}, expected {SCHEMA!r}", field="schema")
-    names = {f.name for f in dataclasses.fields(Patient)}
-    if unknown := sorted(set(raw) - names):
-        raise RecordError(f"unknown field; expected one of {sorted(names)}", field=unknown[0])
+    if unknown := sorted(raw.keys() - _FIELDS[Patient]):
+        raise RecordError(f"unknown field; expected one of {sorted(_FIELDS[Patient])}", field=unknown[0])
     if "patient_id" not in raw:
         raise RecordError("missing", field="patient_id")
     out: dict[str, Any] = {"patient_id": _text(raw["patient_id"], "patient_id")}
@@ -257,7 +264,7 @@ def patient_from_dict(raw: Any) -> Patient:
         items = [] if raw.get(name) is None else raw[name]
         if not isinstance(items, (list, tuple)):
             raise RecordError(f"got {type(items).__name__}, expected a list", field=name)
-        out[name] = tuple(_part(cls, item, f"{name}[{i}]") for i, item in enumerate(items))
+        out[name] = tuple(_part(cls, item, f"{name}[{i}]", out["birth_date"], year) for i, item in enumerate(items))
 
     if out["birth_date"] and year is not None and int(out["birth_date"][:4]) != year:
         raise RecordError(f"got {year}, but birth_date is {out['birth_date']}", field="birth_year")
@@ -278,15 +285,9 @@ def patient_from_dict(raw: Any) -> Patient:
                 raise RecordError(f"duplicate id {v!r}", field=f"{name}[{i}].{key}")
             seen.add(v)
 
-    def aged(item):
-        if item.age_years is not None:
-            return item
-        a = age_years(out["birth_date"], year, item.time)
-        return item if a is None else dataclasses.replace(item, age_years=round(max(a, 0.0), 4))
-
     out["encounters"] = tuple(sorted(out["encounters"], key=lambda e: (e.start or "", _natural(e.encounter_id))))
-    out["notes"] = tuple(sorted(map(aged, out["notes"]), key=lambda n: (n.time or "", _natural(n.note_id))))
-    out["codes"] = tuple(sorted(map(aged, out["codes"]), key=lambda c: (c.time or "", c.obs_id)))
+    out["notes"] = tuple(sorted(out["notes"], key=lambda n: (n.time or "", _natural(n.note_id))))
+    out["codes"] = tuple(sorted(out["codes"], key=lambda c: (c.time or "", c.obs_id)))
     out["events"] = tuple(sorted(out["events"], key=lambda e: (e.time or "", _natural(e.event_id))))
     return Patient(**out)
 
@@ -388,7 +389,10 @@ def _read(path, parse, key):
 
 
 def read_patients(path: str | os.PathLike) -> Iterator[Patient]:
-    """Patients of a JSON Lines file, streaming. Raises: RecordError with file, line and field; a patient_id twice is one."""
+    """Patients of a JSON Lines file, streaming.
+
+    Raises: RecordError with file, line and field; a patient_id that stands twice is one.
+    """
     yield from _read(path, patient_from_dict, lambda p: p.patient_id)
 
 
@@ -399,7 +403,7 @@ def read_labels(path: str | os.PathLike) -> list[Label]:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "wt"):
-    """Open a temporary neighbour, fsync, rename over `path`; on any exception nothing is left behind and `path` is untouched.
+    """Open a temporary neighbour, fsync, rename over `path`; on an exception all is as it was before.
 
     A name ending in .gz is compressed (mtime 0, so that equal content gives equal bytes).
     """

@@ -18,7 +18,7 @@ class CohortConfig:
     criteria: Literal["paper", "none"] = "paper"
     notes: Literal["discharge", "rendered", "none"] = "discharge"
     keep_in_hospital_deaths: bool = False
-    age_matched: bool = True               # clinosim: negatives matched on age
+    age_matched: int | None = 1            # clinosim: survivors kept for each death, matched on age; none: all
     fractions: tuple[float, ...] = (0.8, 0.1, 0.1)
     planted_patients: int = 3000
     seed: int = 0

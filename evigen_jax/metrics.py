@@ -29,6 +29,14 @@ def scores(y, p, *, bins: int = 15, resamples: int = 1000, seed: int = 0) -> dic
     return out
 
 
+def scores_or_none(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`scores` of the prediction rows that carry a label; every figure null where none does."""
+    known = [r for r in predictions if r.get("label") is not None]
+    if not known:
+        return {"n": 0, "positive": 0, "auc": None, "auc_low": None, "auc_high": None, "ece": None, "ece_bins": None, "accuracy": None}
+    return scores([r["label"] for r in known], [r["prob"] for r in known])
+
+
 # ---- subgroups ------------------------------------------------------------------------------------------------
 
 def _age(patient: Patient, time: str) -> float | None:

@@ -1,8 +1,8 @@
 """BERT-family text encoder: token ids -> hidden states -> one vector a text (Devlin et al., 2019).
 
 Top to bottom: the parameter tree (declared once), its Hugging Face names, the NNX module, the pure forward pass,
-pooling. Layers are stacked `[L, ...]` and scanned. Letters: B batch, T tokens, D model width, N heads, H head dim,
-F feed-forward width, V vocabulary, L layers.
+pooling. Layers are stacked `[L, ...]` and scanned. Letters: B batch, T tokens of a text, M = tokens of a batch laid end
+to end, D model width, N heads, H head dim, F feed-forward width, V vocabulary, L layers.
 
 Attention is computed on `[B*N, T, H]` by plain batched matmul, with the exponential not normalised and the division
 done on the product with the values: on XLA:CPU several times faster than the einsum over four axes (perf.md A).
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -109,33 +111,56 @@ class Bert(nnx.Module):
 
 
 def _layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> jax.Array:
-    """x: [B, T, D]; float32 statistics."""
+    """x: [M, D]; float32 statistics."""
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(variance + eps) * scale[None, None] + bias[None, None]
+    return centred * jax.lax.rsqrt(variance + eps) * scale[None] + bias[None]
 
 
-def _attention(x: jax.Array, p: P.Tree, mask: jax.Array, heads: int) -> jax.Array:
-    """Self-attention without its residual. x: [B, T, D]; mask: [B, T] True = attended."""
-    b, t, d = x.shape
-    h = d // heads
+class _Grid(NamedTuple):
+    """Where the M tokens stand in [B, T]: `spread` [M, D] -> [B, T, D], `collect` back, `mask` [B, T] True = token."""
+
+    spread: Callable[[jax.Array], jax.Array]
+    collect: Callable[[jax.Array], jax.Array]
+    mask: jax.Array
+
+
+def _attention(x: jax.Array, p: P.Tree, grid: _Grid, heads: int) -> jax.Array:
+    """Self-attention without its residual: [M, D] -> [M, D]."""
+    b, t = grid.mask.shape
+    h = x.shape[-1] // heads
 
     def split(y: jax.Array) -> jax.Array:
-        return y.reshape(b, t, heads, h).transpose(0, 2, 1, 3).reshape(b * heads, t, h)
+        return grid.spread(y).reshape(b, t, heads, h).transpose(0, 2, 1, 3).reshape(b * heads, t, h)
 
-    q = split((x @ p["wq"] + p["bq"][None, None]) * (1.0 / math.sqrt(h)))
-    k = split(x @ p["wk"] + p["bk"][None, None])
-    v = split(x @ p["wv"] + p["bv"][None, None])
+    q = split((x @ p["wq"] + p["bq"][None]) * (1.0 / math.sqrt(h)))
+    k = split(x @ p["wk"] + p["bk"][None])
+    v = split(x @ p["wv"] + p["bv"][None])
     scores = jnp.matmul(q, k.swapaxes(1, 2)).reshape(b, heads, t, t)
-    scores = jnp.where(mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min)
+    scores = jnp.where(grid.mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min)
     weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True)).reshape(b * heads, t, t)
     mixed = jnp.matmul(weights, v) / jnp.sum(weights, axis=-1, keepdims=True)
-    mixed = mixed.reshape(b, heads, t, h).transpose(0, 2, 1, 3).reshape(b, t, d)
-    return mixed @ p["wo"] + p["bo"][None, None]
+    mixed = mixed.reshape(b, heads, t, h).transpose(0, 2, 1, 3).reshape(b, t, heads * h)
+    return grid.collect(mixed) @ p["wo"] + p["bo"][None]
+
+
+def _hidden(config: BertConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, grid: _Grid) -> jax.Array:
+    """ids, positions: [M] int32 -> last hidden states [M, D]."""
+    e, eps = params["embed"], config.layer_norm_eps
+    x = e["token"][ids] + e["position"][positions + config.position_offset] + e["type"][0][None]
+    x = _layer_norm(x, e["ln_scale"], e["ln_bias"], eps)
+    activation = _ACTIVATION[config.activation]
+
+    def layer(x: jax.Array, p: P.Tree) -> tuple[jax.Array, None]:
+        x = _layer_norm(x + _attention(x, p, grid, config.num_heads), p["ln1_scale"], p["ln1_bias"], eps)
+        y = activation(x @ p["w1"] + p["b1"][None]) @ p["w2"] + p["b2"][None]
+        return _layer_norm(x + y, p["ln2_scale"], p["ln2_bias"], eps), None
+
+    return jax.lax.scan(layer, x, params["layers"])[0]
 
 
 def forward(config: BertConfig, params: P.Tree, ids: jax.Array, mask: jax.Array) -> jax.Array:
-    """Last hidden states.
+    """Last hidden states of a padded batch.
 
     Args:
         config: static under jit.
@@ -146,18 +171,10 @@ def forward(config: BertConfig, params: P.Tree, ids: jax.Array, mask: jax.Array)
     Returns:
         [B, T, D] float32; what stands at padding is undefined.
     """
-    e, t = params["embed"], ids.shape[1]
-    first = config.position_offset
-    x = e["token"][ids] + e["position"][first:first + t][None] + e["type"][0][None, None]
-    x = _layer_norm(x, e["ln_scale"], e["ln_bias"], config.layer_norm_eps)
-    activation = _ACTIVATION[config.activation]
-
-    def layer(x: jax.Array, p: P.Tree) -> tuple[jax.Array, None]:
-        x = _layer_norm(x + _attention(x, p, mask, config.num_heads), p["ln1_scale"], p["ln1_bias"], config.layer_norm_eps)
-        y = activation(x @ p["w1"] + p["b1"][None, None]) @ p["w2"] + p["b2"][None, None]
-        return _layer_norm(x + y, p["ln2_scale"], p["ln2_bias"], config.layer_norm_eps), None
-
-    return jax.lax.scan(layer, x, params["layers"])[0]
+    b, t = ids.shape
+    grid = _Grid(lambda y: y.reshape(b, t, -1), lambda y: y.reshape(b * t, -1), mask)
+    positions = jnp.tile(jnp.arange(t, dtype=jnp.int32), b)
+    return _hidden(config, params, ids.reshape(b * t), positions, grid).reshape(b, t, -1)
 
 
 def pool(hidden: jax.Array, mask: jax.Array, how: str) -> jax.Array:
@@ -177,13 +194,38 @@ def pool(hidden: jax.Array, mask: jax.Array, how: str) -> jax.Array:
     raise ValueError(f"got pooling {how!r}, expected one of {POOLINGS}")
 
 
-@functools.partial(jax.jit, static_argnames=("config", "pooling", "normalized"))
-def embed(
-    config: BertConfig, params: P.Tree, ids: jax.Array, lengths: jax.Array, *, pooling: str, normalized: bool
+@functools.partial(jax.jit, static_argnames=("config", "width", "pooling", "normalized"))
+def embed_packed(
+    config: BertConfig, params: P.Tree, ids: jax.Array, lengths: jax.Array, *, width: int, pooling: str, normalized: bool
 ) -> jax.Array:
-    """Sentence vectors of right-padded texts. ids: [B, T] int32; lengths: [B] int32, at least 1 -> [B, D] float32."""
-    mask = jnp.arange(ids.shape[1], dtype=jnp.int32)[None] < lengths[:, None]
-    x = pool(forward(config, params, ids, mask), mask, pooling)
+    """Sentence vectors of texts laid end to end: all but attention runs on tokens alone, whatever their lengths.
+
+    Args:
+        ids: [M] int32, the texts' tokens one text after the other, then filler.
+        lengths: [B] int32, tokens of each text; 0 in unused slots, whose vectors are undefined (but finite).
+        width: T, at least the longest length; attention is computed on [B, T].
+
+    Returns:
+        [B, D] float32.
+    """
+    m, b = ids.shape[0], lengths.shape[0]
+    stops = jnp.cumsum(lengths, dtype=jnp.int32)
+    starts = stops - lengths
+    column = jnp.arange(width, dtype=jnp.int32)
+    token = jnp.minimum(starts[:, None] + column[None], m - 1)
+    place = jnp.arange(m, dtype=jnp.int32)
+    row = jnp.minimum(jnp.searchsorted(stops, place, side="right").astype(jnp.int32), b - 1)
+    position = jnp.clip(place - starts[row], 0, width - 1)
+    cell = row * width + position
+    mask = column[None] < lengths[:, None]
+
+    def spread(y: jax.Array) -> jax.Array:
+        return y.at[token].get(mode="promise_in_bounds")
+
+    def collect(y: jax.Array) -> jax.Array:
+        return y.reshape(b * width, -1).at[cell].get(mode="promise_in_bounds")
+
+    x = pool(spread(_hidden(config, params, ids, position, _Grid(spread, collect, mask))), mask, pooling)
     if not normalized:
         return x
     return x / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True)), 1e-12)

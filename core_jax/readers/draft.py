@@ -7,7 +7,9 @@ from typing import Any
 
 from core_jax.records import Patient, RecordError, patient_from_dict
 
-_PART = re.compile(r"(encounters|notes|codes|events)\[(\d+)\]\.?(.*)")
+PARTS = ("encounters", "notes", "codes", "events")
+
+_PART = re.compile(rf"({'|'.join(PARTS)})\[(\d+)\]\.?(.*)")
 
 
 class Draft:
@@ -17,9 +19,9 @@ class Draft:
     """
 
     def __init__(self, patient: dict[str, Any], file: str, row: int | None, columns: Mapping[str, str]):
-        self.raw = patient | {"encounters": [], "notes": [], "codes": [], "events": []}
+        self.raw = patient | {part: [] for part in PARTS}
         self._place = (file, row)
-        self._places: dict[str, list[tuple[str, int | None]]] = {"encounters": [], "notes": [], "codes": [], "events": []}
+        self._places: dict[str, list[tuple[str, int | None]]] = {part: [] for part in PARTS}
         self._columns = columns
 
     def add(self, part: str, item: dict[str, Any], file: str, row: int | None) -> None:

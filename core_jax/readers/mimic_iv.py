@@ -5,8 +5,8 @@ come out in the order of their ids. Choices (evigen.md S1, mimic-code issues 698
 
 * a diagnosis is known from the discharge of its stay; a stay whose dischtime lies before its admittime counts as
   ended at its admittime (nothing is known earlier than either says), and is counted;
-* a discharge note is dated by the day of its charttime; notes of one day go by note_seq, then note_id; all notes and
-  addenda of a stay are kept;
+* a discharge note is dated by the day of its charttime; notes of one day go by the number in their note_id, which is
+  note_seq; all notes and addenda of a stay are kept;
 * birth is known as a year only, anchor_year - anchor_age, so that an age is anchor_age + year - anchor_year;
 * a microbiology result is known from its storetime;
 * deaths in hospital, discharge locations and DRGs are in no patient record: `read_index_stays` is a door of its own,
@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from core_jax.icd import VERSIONS, Titles, normalize
@@ -32,7 +32,7 @@ NOTE_BLOCK = 32 << 20  # bytes; the longest discharge note has to fit
 _PATIENTS = ("subject_id", "gender", "anchor_age", "anchor_year", "dod")
 _ADMISSIONS = ("subject_id", "hadm_id", "admittime", "dischtime", "admission_type")
 _DIAGNOSES = ("subject_id", "hadm_id", "seq_num", "icd_code", "icd_version")
-_NOTES = ("subject_id", "note_id", "hadm_id", "note_type", "note_seq", "charttime", "text")
+_NOTES = ("subject_id", "note_id", "hadm_id", "note_type", "charttime", "text")
 # table -> (kind of event, columns besides subject_id, the column of the time)
 _EVENTS = {
     "prescriptions": ("prescription", ("hadm_id", "pharmacy_id", "starttime", "stoptime", "drug_type", "drug",
@@ -90,11 +90,11 @@ def read(
         raise ValueError(f'notes: got {notes!r}, expected "discharge", "rendered" or "none"')
     counts = Counter() if counts is None else counts
     wanted = None if subjects is None else frozenset(subjects)
-    people = _people(find(folder, "hosp", "patients"), wanted)
+    source = find(folder, "hosp", "patients")
+    people = _people(source, wanted)
     order = sorted(people)
-    if wanted is not None and (missing := wanted - people.keys()):
-        raise RecordError(f"no such subject: {', '.join(sorted(missing)[:5])}", file=find(folder, "hosp", "patients"),
-                          field="subject_id")
+    if wanted is not None and (missing := sorted(wanted - people.keys())):
+        raise RecordError(f"no such subject: {', '.join(missing[:5])}", file=source, field="subject_id")
     key = {subject: i for i, subject in enumerate(order)}
     tables: dict[str, tuple[str, Spill]] = {}
     try:
@@ -114,7 +114,10 @@ def read(
         titles = titles or Titles(_descriptions(find(folder, "hosp", "d_icd_diagnoses", required=False)))
         for subject in order:
             rows = {name: (path, spill.rows(key[subject])) for name, (path, spill) in tables.items()}
-            yield _patient(subject, people[subject], rows, titles, counts, events=events, rendered=notes == "rendered")
+            row, sex, born, dod = people[subject]
+            draft = Draft({"patient_id": subject, "sex": sex or None, "birth_year": born, "death_date": dod}, source,
+                          row, _COLUMNS)
+            yield _patient(draft, rows, titles, counts, events=events, rendered=notes == "rendered")
     finally:
         for _, spill in tables.values():
             spill.close()
@@ -141,10 +144,10 @@ def read_index_stays(folder: str | os.PathLike, subjects: Collection[str] | None
             if end is None:
                 continue
             old, died = last.get(subject), flag == "1"
-            if old is None or (old.end, old.encounter_id) < (end, hadm):
-                last[subject] = IndexStay(hadm, end, died or (old is not None and old.end == end and old.in_hospital_death))
-            elif old.end == end and died:
-                last[subject] = dataclasses.replace(old, in_hospital_death=True)
+            if old is not None and old.end == end:
+                last[subject] = IndexStay(max(old.encounter_id, hadm), end, died or old.in_hospital_death)
+            elif old is None or old.end < end:
+                last[subject] = IndexStay(hadm, end, died)
     return last
 
 
@@ -160,7 +163,8 @@ def _people(path: str, wanted: frozenset[str] | None) -> dict[str, tuple[int, st
             if wanted is not None and subject not in wanted:
                 continue
             if subject in out:
-                raise RecordError(f"{subject!r} stands in row {out[subject][0]} already", file=path, line=row, field="subject_id")
+                raise RecordError(f"{subject!r} stands in row {out[subject][0]} already", file=path, line=row,
+                                  field="subject_id")
             born = None
             if age or year:
                 born = _integer(year, path, row, "anchor_year") - _integer(age, path, row, "anchor_age")
@@ -210,23 +214,22 @@ def _later(a: str | None, b: str | None) -> str | None:
 
 # ---- one patient ----------------------------------------------------------------------------------------------
 
-def _patient(subject: str, person: tuple, rows: dict[str, tuple[str, list[tuple]]], titles: Titles,
-             counts: Counter[str], *, events: bool, rendered: bool) -> Patient:
-    row, sex, born, dod = person
-    draft = Draft({"patient_id": subject, "sex": sex or None, "birth_year": born, "death_date": dod}, "hosp/patients",
-                  row, _COLUMNS)
+def _patient(draft: Draft, rows: dict[str, tuple[str, list[tuple]]], titles: Titles, counts: Counter[str], *,
+             events: bool, rendered: bool) -> Patient:
     stays = _stays(rows["admissions"], draft, counts)
     _codes(rows["diagnoses_icd"], stays, draft, titles, counts)
     if "discharge" in rows:
         _notes(rows["discharge"], stays, draft, counts)
     tables = {name: rows[name] for name in _EVENTS if name in rows}
     if rendered:
-        for stay, (path, place) in _rendered_stays(stays, rows, tables, titles):
+        subject, sex, born = (draft.raw[name] for name in ("patient_id", "sex", "birth_year"))
+        names = {(c["code"], c["version"]): c["title"] for c in draft.raw["codes"]}
+        for stay in _rendered_stays(stays, rows["diagnoses_icd"][1], tables, names):
             draft.add("notes", {
                 "note_id": f"{subject}-RN-{stay.encounter_id}", "time": stay.end, "type": "rendered",
                 "encounter_id": stay.encounter_id,
                 "text": render(stay, sex=sex, age=None if born is None else int(stay.end[:4]) - born),
-            }, path, place)
+            }, *stays[stay.encounter_id][3:])
     if events:
         for name, (path, found) in tables.items():
             _add_events(name, path, found, draft, counts)
@@ -247,8 +250,8 @@ def _stays(table: tuple[str, list[tuple]], draft: Draft, counts: Counter[str]) -
         draft.add("encounters", {"encounter_id": hadm, "type": kind or None, "start": start, "end": end}, path, row)
         out[hadm] = (start, end, kind, path, row)
     ended = sorted((s for s in out.values() if s[0] and s[1]), key=lambda s: s[:2])
-    counts["stay_overlaps_the_one_before"] += sum(b[0] < a[1] for a, b in zip(ended, ended[1:], strict=False))
-    counts += Counter()  # drops a zero
+    if overlaps := sum(b[0] < a[1] for a, b in zip(ended, ended[1:], strict=False)):
+        counts["stay_overlaps_the_one_before"] += overlaps
     return dict(sorted(out.items(), key=lambda item: (item[1][1] or "", item[0])))
 
 
@@ -271,7 +274,7 @@ def _codes(table: tuple[str, list[tuple]], stays: dict[str, tuple], draft: Draft
 
 def _notes(table: tuple[str, list[tuple]], stays: dict[str, tuple], draft: Draft, counts: Counter[str]) -> None:
     path, rows = table
-    for row, note_id, hadm, kind, _, charted, text in rows:
+    for row, note_id, hadm, kind, charted, text in rows:
         time = _time(charted, path, row, "charttime")
         if time is None:
             raise RecordError("got an empty string, expected a date", file=path, line=row, field="charttime")
@@ -305,9 +308,10 @@ def _add_events(name: str, path: str, rows: list[tuple], draft: Draft, counts: C
         }, path, row)
 
 
-def _rendered_stays(stays: dict[str, tuple], rows: dict[str, tuple[str, list[tuple]]],
-                    tables: dict[str, tuple[str, list[tuple]]], titles: Callable[[str, str], str]):
-    """(Stay, (path, row of the admission)) for each stay that has ended, with the rows known by its end."""
+def _rendered_stays(stays: dict[str, tuple], diagnoses: list[tuple], tables: dict[str, tuple[str, list[tuple]]],
+                    names: dict[tuple[str, str], str]) -> Iterator[Stay]:
+    """Each stay that has ended, with the rows known by its end. A measurement has a day only: the stay's last day and
+    later belong to the next stay."""
     def table(name: str) -> list[dict[str, str]]:
         if name not in tables:
             return []
@@ -317,19 +321,20 @@ def _rendered_stays(stays: dict[str, tuple], rows: dict[str, tuple[str, list[tup
 
     drugs, measured, cultures = table("prescriptions"), table("omr"), table("microbiologyevents")
     before = ""
-    for hadm, (start, end, kind, path, row) in stays.items():
+    for hadm, (start, end, kind, _, _) in stays.items():
         if start is None or end is None:
             continue
-        known = [(int(n) if n.isdigit() else 0, code, version.strip())
-                 for _, h, n, code, version in rows["diagnoses_icd"][1] if h == hadm]
+        known = sorted((int(n) if n.isdigit() else 0, normalize(code), version.strip())
+                       for _, h, n, code, version in diagnoses if h == hadm)
         day = end[:10]
         yield Stay(
             encounter_id=hadm, start=start, end=end, type=kind,
-            diagnoses=[titles(code, version) for _, code, version in sorted(known)],
+            diagnoses=[names[code, version] for _, code, version in known],
             prescriptions=[d for d in drugs if d["hadm_id"] == hadm and _at(d["starttime"]) <= end],
-            measurements=[m for m in measured if before < m["chartdate"] <= day],
-            cultures=[c for c in cultures if c["hadm_id"] == hadm and _at(c["storetime"] or c["charttime"] or c["chartdate"]) <= end],
-        ), (path, row)
+            measurements=[m for m in measured if before <= m["chartdate"] < day],
+            cultures=[c for c in cultures
+                      if c["hadm_id"] == hadm and _at(c["storetime"] or c["charttime"] or c["chartdate"]) <= end],
+        )
         before = max(before, day)
 
 

@@ -20,14 +20,15 @@ class Stay:
     type: str
     diagnoses: Sequence[str]  # titles by seq_num
     prescriptions: Sequence[dict[str, str]]
-    measurements: Sequence[dict[str, str]]  # since the end of the stay before
+    measurements: Sequence[dict[str, str]]  # from the last day of the stay before to the day before this end
     cultures: Sequence[dict[str, str]]
 
 
-def render(stay: Stay, *, sex: str, age: int | None) -> str:
+def render(stay: Stay, *, sex: str | None, age: int | None) -> str:
     """The note's text; equal rows give equal text, whatever their order in the files."""
     who = {"F": "woman", "M": "man"}.get(sex, "patient")
-    kind = f" ({stay.type.strip().lower()})" if stay.type.strip() else ""
+    kind = stay.type.strip().replace("EMER.", "EMERGENCY").lower()
+    kind = f" ({kind})" if kind else ""
     opening = f"{'Patient' if age is None else f'{age} year old {who}'}, admitted on {stay.start[:10]}{kind}. " \
               f"The stay ended on {stay.end[:10]}."
     sections = [("HOSPITAL STAY", [opening])]
@@ -49,7 +50,7 @@ def _orders(rows: Sequence[dict[str, str]]) -> list[str]:
         if r["drug_type"] == "BASE" or not r["drug"]:
             continue
         dose = " ".join(x for x in (r["dose_val_rx"], r["dose_unit_rx"]) if x)
-        daily = f", {r['doses_per_24_hrs']} a day" if r["doses_per_24_hrs"] else ""
+        daily = f", {r['doses_per_24_hrs']} a day" if r["doses_per_24_hrs"] not in ("", "0") else ""
         text = " ".join(" ".join(x for x in (r["drug"], dose, r["route"]) if x).split())
         first.setdefault((r["drug"].lower(), r["route"]), f"{text}{daily}, from {r['starttime'][:10]}.")
     return list(first.values())

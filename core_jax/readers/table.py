@@ -1,4 +1,4 @@
-"""CSV tables as blocks of text columns, streamed with pyarrow: gzip, quoted values over many lines, exact row numbers."""
+"""CSV tables as blocks of text columns, streamed with pyarrow: gzip, quoted values over many lines, row numbers."""
 from __future__ import annotations
 
 import os
@@ -53,7 +53,7 @@ def blocks(path: str, columns: Sequence[str], *, block_bytes: int = BLOCK) -> It
                     raise RecordError(f"{what}; the header is {', '.join(header)}", file=path, line=1, field=name)
             for batch in reader:
                 if batch.num_rows:
-                    yield first, [_texts(batch.column(header.index(n)), path, first, n) for n in columns]
+                    yield first, [texts(batch.column(header.index(n)), path, first, n) for n in columns]
                     first += batch.num_rows
     except pa.ArrowInvalid as e:
         message, row = _reason(str(e), first, block_bytes)
@@ -76,10 +76,11 @@ def _reason(message: str, first: int, block_bytes: int) -> tuple[str, int | None
     return (message[m.end():], int(m[1])) if m else (message, first)
 
 
-def _texts(column: pa.Array, path: str, first: int, name: str) -> list[str]:
-    values = column.to_pylist()
+def texts(column: pa.Array, path: str, first: int, name: str) -> list[str]:
+    """Strings of a binary column, "" for null. Raises: RecordError with the row: not UTF-8, or a NUL byte."""
+    values = [v or b"" for v in column.to_pylist()]
     try:
-        texts = [v.decode("utf-8") for v in values]
+        out = [v.decode("utf-8") for v in values]
     except UnicodeDecodeError:
         for i, v in enumerate(values):
             try:
@@ -87,7 +88,7 @@ def _texts(column: pa.Array, path: str, first: int, name: str) -> list[str]:
             except UnicodeDecodeError as e:
                 raise RecordError(f"not valid UTF-8 at byte {e.start}", file=path, line=first + i, field=name) from None
         raise
-    for i, t in enumerate(texts):
+    for i, t in enumerate(out):
         if "\x00" in t:
             raise RecordError("contains a NUL byte", file=path, line=first + i, field=name)
-    return texts
+    return out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .factors import lines
+from core_jax.synth.factors import lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ DECOY_CODES = _codes("""
     Z63.4 Disappearance and death of family member
     Z63.6 Dependent relative needing care at home
     Z86.2 Personal history of diseases of the blood and blood-forming organs and certain disorders involving the immune mechanism
-    Z86.010 Personal history of colonic polyps
+    Z86.010 Personal history of colon polyps
     D17.1 Benign lipomatous neoplasm of skin and subcutaneous tissue of trunk
     D18.03 Hemangioma of intra-abdominal structures
     R03.0 Elevated blood-pressure reading, without diagnosis of hypertension
@@ -369,63 +369,63 @@ BACKGROUND_NOTES: dict[str, tuple[str, ...]] = {
 }
 
 ROUTINE_NOTES = lines("""
-    Telephone note. Caller asked about clinic opening hours around the holiday. Information given.
-    Telephone note. Reminder call for tomorrow's appointment, message left on voicemail.
-    Telephone note. Request for lab results. Told that they will be posted in the portal after review.
-    Telephone note. Asked which entrance to use during construction. Directions given.
-    Telephone note. Refill request forwarded to the covering provider.
-    Telephone note. Pharmacy asked to clarify the quantity on a prescription. Clarified.
-    Telephone note. Called to reschedule because of a conflicting errand. New slot booked.
-    Telephone note. Question about whether tablets may be taken with grapefruit. Answered by the pharmacist.
-    Telephone note. Insurance representative asked for the date of the last visit. Release on file.
-    Telephone note. Call returned, nobody answered, will try again.
-    Nursing note. Vital signs taken and charted. Call bell within reach.
-    Nursing note. Medications given as ordered. Identification band checked.
-    Nursing note. Peripheral line flushed, site clean and dry.
-    Nursing note. Blood drawn from the left arm on first attempt, sent to the laboratory.
-    Nursing note. Hand-off given to the evening shift at bedside.
-    Nursing note. Allergies and contact details verified.
-    Nursing note. Waiting time apologised for, water offered.
-    Nursing note. Room cleaned and linen changed.
-    Nursing note. Consent form witnessed and placed in the chart.
-    Nursing note. Education on hand hygiene provided to everybody in the room.
-    Clinic note. Here for a scheduled visit. Medication list reviewed and reconciled. Follow-up as planned.
-    Clinic note. Results of routine blood work discussed. Copies given.
-    Clinic note. Preventive care items reviewed with the checklist. Next visit in the usual interval.
-    Clinic note. Lungs clear, heart regular, abdomen soft. Plan unchanged.
-    Clinic note. Referral letter dictated. Time spent includes review of outside records.
-    Clinic note. Seen together with the medical student, who presented the case.
-    Clinic note. Interpreter used by video throughout the encounter.
-    Clinic note. New patient portal account activated at checkout.
-    Clinic note. Questions answered. Summary printed for the patient.
-    Clinic note. Brief check of a healing scratch, no action required.
-    Social work note. Introduced the role of the department and left a card.
-    Social work note. Transportation schedule of the county reviewed.
-    Social work note. Mailing list for the community newsletter updated.
-    Home visit note. Smoke detector batteries checked. Path to the door is clear.
-    Home visit note. Supplies counted and reordered.
-    Home visit note. Visit completed on schedule, signature obtained.
-    Pharmacy note. Interaction check run on the current list without alerts.
-    Pharmacy note. Ninety-day supply mailed.
-    Pharmacy note. Brand name exchanged for the generic, same strength.
-    Radiology note. Chest film compared with the previous one, no acute process.
-    Radiology note. Ultrasound of the gallbladder performed, technically adequate.
-    Radiology note. Images transferred from the outside facility for comparison.
-    Laboratory note. Specimen received in good condition.
-    Laboratory note. Routine panel processed, reference ranges attached.
-    Therapy note. Home program sheet handed out, next session next week.
-    Administrative note. Records received from the previous practice and scanned.
-    Administrative note. Privacy notice acknowledged.
-    Administrative note. Copay collected at the front desk.
-    Administrative note. Survey about the waiting area mailed.
-    Administrative note. Chart audit completed for the quarter.
+    Telephone note. Caller asked about clinic opening hours around the holiday. Information given. Encounter closed, nothing else for this office.
+    Telephone note. Reminder call for tomorrow's appointment, message left on voicemail. Entry made by the front desk staff.
+    Telephone note. Request for lab results. Told that they will be posted in the portal after review. Documented for the office log.
+    Telephone note. Asked which entrance to use during construction. Directions given. Encounter closed, nothing else for this office.
+    Telephone note. Refill request forwarded to the covering provider. Entry made by the front desk staff.
+    Telephone note. Pharmacy asked to clarify the quantity on a prescription. Clarified. Documented for the office log.
+    Telephone note. Called to reschedule because of a conflicting errand. New slot booked. Encounter closed, nothing else for this office.
+    Telephone note. Question about whether tablets may be taken with grapefruit. Answered by the pharmacist. Entry made by the front desk staff.
+    Telephone note. Insurance representative asked for the date of the last visit. Release on file. Documented for the office log.
+    Telephone note. Call returned, nobody answered, will try again. Encounter closed, nothing else for this office.
+    Nursing note. Vital signs taken and charted. Call bell within reach. Entry made at the time of service.
+    Nursing note. Medications given as ordered. Identification band checked. Documented in the unit flowsheet as usual.
+    Nursing note. Peripheral line flushed, site clean and dry. Entry checked by the charge nurse.
+    Nursing note. Blood drawn from the left arm on first attempt, sent to the laboratory. Entry made at the time of service.
+    Nursing note. Hand-off given to the evening shift at bedside. Documented in the unit flowsheet as usual.
+    Nursing note. Allergies and contact details verified. Entry checked by the charge nurse.
+    Nursing note. Waiting time apologised for, water offered. Entry made at the time of service.
+    Nursing note. Room cleaned and linen changed. Documented in the unit flowsheet as usual.
+    Nursing note. Consent form witnessed and placed in the chart. Entry checked by the charge nurse.
+    Nursing note. Education on hand hygiene provided to everybody in the room. Entry made at the time of service.
+    Clinic note. Here for a scheduled visit. Medication list reviewed and reconciled. Follow-up as planned. Documentation completed at the end of the session.
+    Clinic note. Results of routine blood work discussed. Copies given. Encounter form signed by the attending.
+    Clinic note. Preventive care items reviewed with the checklist. Next visit in the usual interval. Dictated and proofread on the same day.
+    Clinic note. Lungs clear, heart regular, abdomen soft. Plan unchanged. Documentation completed at the end of the session.
+    Clinic note. Referral letter dictated. Time spent includes review of outside records. Encounter form signed by the attending.
+    Clinic note. Seen together with the medical student, who presented the case. Dictated and proofread on the same day.
+    Clinic note. Interpreter used by video throughout the encounter. Documentation completed at the end of the session.
+    Clinic note. New patient portal account activated at checkout. Encounter form signed by the attending.
+    Clinic note. Questions answered. Summary printed for the patient. Dictated and proofread on the same day.
+    Clinic note. Brief check of a healing scratch, no action required. Documentation completed at the end of the session.
+    Social work note. Introduced the role of the department and left a card. No open tasks for the department.
+    Social work note. Transportation schedule of the county reviewed. Entry made for the department log.
+    Social work note. Mailing list for the community newsletter updated. No open tasks for the department.
+    Home visit note. Smoke detector batteries checked. Path to the door is clear. Mileage and time entered for the agency.
+    Home visit note. Supplies counted and reordered. Entry sent to the agency office.
+    Home visit note. Visit completed on schedule, signature obtained. Mileage and time entered for the agency.
+    Pharmacy note. Interaction check run on the current list without alerts. Verified by the second pharmacist on duty.
+    Pharmacy note. Ninety-day supply mailed. Entry made in the dispensing log.
+    Pharmacy note. Brand name exchanged for the generic, same strength. Verified by the second pharmacist on duty.
+    Radiology note. Chest film compared with the previous one, no acute process. Report signed electronically by the radiologist.
+    Radiology note. Ultrasound of the gallbladder performed, technically adequate. Study archived under the accession number.
+    Radiology note. Images transferred from the outside facility for comparison. Report signed electronically by the radiologist.
+    Laboratory note. Specimen received in good condition. Released by the technologist on duty.
+    Laboratory note. Routine panel processed, reference ranges attached. Entry made in the specimen log.
+    Therapy note. Home program sheet handed out, next session next week. Session length entered for billing.
+    Administrative note. Records received from the previous practice and scanned. Entry made by the office clerk.
+    Administrative note. Privacy notice acknowledged. Task completed and removed from the work list.
+    Administrative note. Copay collected at the front desk. Entry made by the office clerk.
+    Administrative note. Survey about the waiting area mailed. Task completed and removed from the work list.
+    Administrative note. Chart audit completed for the quarter. Entry made by the office clerk.
 """)
 
 # note type -> (label that opens the note, sentences before, sentences after the planted one)
 NOTE_PARTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "telephone": ("Telephone note.", lines("""
         Spoke with the patient.
-        Call from a relative.
+        Incoming call.
         Nurse line message.
     """), lines("""
         Message sent to the provider.
@@ -452,8 +452,8 @@ NOTE_PARTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     """)),
     "home": ("Home visit note.", lines("""
         Seen at home.
-        Door opened by a relative.
-        Scheduled agency visit.
+        Visit began on time.
+        Agency visit per calendar.
     """), lines("""
         Agency informed.
         Next visit as scheduled.

@@ -40,7 +40,8 @@ def split_phrases(sentences: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     ranked = sorted(sentences, key=lambda s: hashlib.sha256(f"{VERSION}:{s}".encode()).hexdigest())
     n = len(ranked)
     n_test, n_val = max(2, round(0.29 * n)), max(1, n // 8)
-    return {"test": tuple(ranked[:n_test]), "val": tuple(ranked[n_test:n_test + n_val]), "train": tuple(ranked[n_test + n_val:])}
+    test, val, train = ranked[:n_test], ranked[n_test:n_test + n_val], ranked[n_test + n_val:]
+    return {"train": tuple(train), "val": tuple(val), "test": tuple(test)}
 
 
 def _factor(name, weight, rate, profile, definition, codes, phrases, decoys) -> Factor:
@@ -49,7 +50,7 @@ def _factor(name, weight, rate, profile, definition, codes, phrases, decoys) -> 
 
 
 FACTORS: tuple[Factor, ...] = (
-    _factor("cachexia", 1.6, 0.15, None, "Severe unintentional loss of body mass with muscle wasting.", """
+    _factor("cachexia", 1.45, 0.15, None, "Severe unintentional loss of body mass with muscle wasting.", """
         R64 Cachexia
         R63.4 Abnormal weight loss
         E43 Unspecified severe protein-calorie malnutrition
@@ -81,7 +82,7 @@ FACTORS: tuple[Factor, ...] = (
         Denies unintentional weight loss.
         Handout given on how to prevent malnutrition in older adults.
     """),
-    _factor("home_oxygen", 1.4, 0.15, None, "Long-term dependence on supplementary oxygen at home.", """
+    _factor("home_oxygen", 1.25, 0.15, None, "Long-term dependence on supplementary oxygen at home.", """
         Z99.81 Dependence on supplemental oxygen
         J96.11 Chronic respiratory failure with hypoxia
         J96.10 Chronic respiratory failure, unspecified whether with hypoxia or hypercapnia
@@ -112,7 +113,7 @@ FACTORS: tuple[Factor, ...] = (
         Denies ever using a nasal cannula at home.
         Asked what the criteria for home oxygen are; does not meet them.
     """),
-    _factor("hospice_talk", 2.1, 0.13, None, "Discussion of end-of-life care or a comfort-focused plan.", """
+    _factor("hospice_talk", 1.9, 0.13, None, "Discussion of end-of-life care or a comfort-focused plan.", """
         Z51.5 Encounter for palliative care
         Z66 Do not resuscitate
     """, """
@@ -142,7 +143,7 @@ FACTORS: tuple[Factor, ...] = (
         Palliative consult that had been placed in error was cancelled.
         Grieving the loss of a brother who received comfort care last winter.
     """),
-    _factor("dialysis", 1.4, 0.14, None, "Renal replacement therapy for kidney failure.", """
+    _factor("dialysis", 1.25, 0.14, None, "Renal replacement therapy for kidney failure.", """
         Z99.2 Dependence on renal dialysis
         N18.6 End stage renal disease
         Z49.31 Encounter for adequacy testing for hemodialysis
@@ -173,7 +174,7 @@ FACTORS: tuple[Factor, ...] = (
         Worked as a technician in a hemodialysis unit before retiring.
         Renal replacement therapy not indicated, per nephrology.
     """),
-    _factor("advanced_heart_failure", 1.5, 0.15, None, "Severe pump failure of the heart with symptoms at rest.", """
+    _factor("advanced_heart_failure", 1.35, 0.15, None, "Severe pump failure of the heart with symptoms at rest.", """
         I50.22 Chronic systolic (congestive) heart failure
         I50.23 Acute on chronic systolic (congestive) heart failure
         I50.84 End stage heart failure
@@ -205,7 +206,7 @@ FACTORS: tuple[Factor, ...] = (
         Mother had congestive heart failure in her eighties.
         Ankle swelling was from amlodipine and went away when it was stopped.
     """),
-    _factor("metastatic_cancer", 2.0, 0.13, None, "A malignant tumour that has spread to distant organs.", """
+    _factor("metastatic_cancer", 1.8, 0.13, None, "A malignant tumour that has spread to distant organs.", """
         C79.51 Secondary malignant neoplasm of bone
         C78.7 Secondary malignant neoplasm of liver and intrahepatic bile duct
         C79.31 Secondary malignant neoplasm of brain
@@ -237,7 +238,7 @@ FACTORS: tuple[Factor, ...] = (
         Screening colonoscopy removed one small benign polyp.
         Worried about cancer spreading after reading online; reassured.
     """),
-    _factor("low_albumin", 1.2, 0.16, None, "Markedly reduced serum protein concentration.", """
+    _factor("low_albumin", 1.1, 0.16, None, "Markedly reduced serum protein concentration.", """
         E88.09 Other disorders of plasma-protein metabolism, not elsewhere classified
         R77.0 Abnormality of albumin
     """, """
@@ -267,7 +268,7 @@ FACTORS: tuple[Factor, ...] = (
         Nephew was found to have low albumin from nephrotic syndrome.
         Wonders whether egg white lowers albumin; explained that it does not.
     """),
-    _factor("pressure_ulcer", 1.4, 0.14, None, "Deep tissue breakdown over a bony prominence from immobility.", """
+    _factor("pressure_ulcer", 1.25, 0.14, None, "Deep tissue breakdown over a bony prominence from immobility.", """
         L89.153 Pressure ulcer of sacral region, stage 3
         L89.154 Pressure ulcer of sacral region, stage 4
         L89.623 Pressure ulcer of left heel, stage 3
@@ -299,7 +300,7 @@ FACTORS: tuple[Factor, ...] = (
         Blister from new shoes has healed.
         Old surgical scar over the tailbone, well healed since youth.
     """),
-    _factor("delirium", 1.3, 0.15, None, "Acute fluctuating confusion and inattention.", """
+    _factor("delirium", 1.15, 0.15, None, "Acute fluctuating confusion and inattention.", """
         F05 Delirium due to known physiological condition
         R41.0 Disorientation, unspecified
     """, """
@@ -329,7 +330,7 @@ FACTORS: tuple[Factor, ...] = (
         No hallucinations or agitation reported.
         One episode of confusion with fever in childhood.
     """),
-    _factor("bedbound", 1.6, 0.14, None, "Loss of the ability to get out of bed or care for oneself.", """
+    _factor("bedbound", 1.45, 0.14, None, "Loss of the ability to get out of bed or care for oneself.", """
         Z74.01 Bed confinement status
         Z99.3 Dependence on wheelchair
         R53.2 Functional quadriplegia
@@ -360,7 +361,7 @@ FACTORS: tuple[Factor, ...] = (
         Denies trouble getting out of bed.
         Bought an adjustable bed frame on sale.
     """),
-    _factor("aspiration", 1.3, 0.14, None, "Unsafe swallowing with food or fluid entering the lungs.", """
+    _factor("aspiration", 1.15, 0.14, None, "Unsafe swallowing with food or fluid entering the lungs.", """
         J69.0 Pneumonitis due to inhalation of food and vomit
         R13.12 Dysphagia, oropharyngeal phase
         R13.13 Dysphagia, pharyngeal phase
@@ -391,7 +392,7 @@ FACTORS: tuple[Factor, ...] = (
         Took a course in the Heimlich maneuver at church.
         Sore throat made swallowing unpleasant for two days last year.
     """),
-    _factor("readmissions", 1.1, 0.17, None, "Repeated unplanned hospital stays in a short time.", "", """
+    _factor("readmissions", 1.0, 0.17, None, "Repeated unplanned hospital stays in a short time.", "", """
         Back in the hospital for the fourth time since January.
         Discharged last week and already returned through the emergency department.
         Bounced back within ten days of going home.
@@ -418,7 +419,7 @@ FACTORS: tuple[Factor, ...] = (
         Hospital volunteer who comes in four times a week to run the gift shop.
         Asked about coverage in case of a future hospitalization.
     """),
-    _factor("daily_exercise", -1.3, 0.28, None, "Regular vigorous physical activity.", "", """
+    _factor("daily_exercise", -1.15, 0.28, None, "Regular vigorous physical activity.", "", """
         Walks three miles every morning before breakfast.
         Swims laps at the community pool four times weekly.
         Plays doubles tennis twice a week.
@@ -445,7 +446,7 @@ FACTORS: tuple[Factor, ...] = (
         Discussed the benefits of exercise in general terms.
         Bought a stationary bicycle that is used as a coat rack.
     """),
-    _factor("independent", -1.3, 0.28, None, "Full self-sufficiency in everyday life.", "", """
+    _factor("independent", -1.15, 0.28, None, "Full self-sufficiency in everyday life.", "", """
         Independent in all activities of daily living.
         Drives, shops and cooks without help.
         Manages own finances and medications flawlessly.
@@ -472,7 +473,7 @@ FACTORS: tuple[Factor, ...] = (
         Daughter has recently become financially independent.
         Transportation voucher information given to everybody in the waiting room.
     """),
-    _factor("good_appetite", -1.0, 0.28, None, "Eating well with sound nutrition.", "", """
+    _factor("good_appetite", -0.9, 0.28, None, "Eating well with sound nutrition.", "", """
         Eats three full meals and asks for seconds.
         Appetite is excellent.
         Finishes everything on the tray.
@@ -499,7 +500,7 @@ FACTORS: tuple[Factor, ...] = (
         Appetite question skipped on the intake sheet.
         Ate a large meal at a wedding once and had indigestion.
     """),
-    _factor("engaged_family", -1.0, 0.28, None, "Strong day-to-day support from relatives.", "", """
+    _factor("engaged_family", -0.9, 0.28, None, "Strong day-to-day support from relatives.", "", """
         Daughter visits every day and helps with whatever is needed.
         Large supportive family fills the waiting room.
         Spouse fills the pill box and comes to all appointments.
@@ -526,7 +527,7 @@ FACTORS: tuple[Factor, ...] = (
         Social worker left a flyer about family support groups.
         Coworker's family made a complaint about parking.
     """),
-    _factor("well_controlled", -1.1, 0.28, None, "Chronic conditions stable and at treatment goal.", "", """
+    _factor("well_controlled", -1.0, 0.28, None, "Chronic conditions stable and at treatment goal.", "", """
         Blood pressure and sugars have been at goal all year.
         Chronic conditions are stable on the present regimen.
         All targets met, no change in therapy needed.
@@ -553,7 +554,7 @@ FACTORS: tuple[Factor, ...] = (
         Control solution for the glucose meter has expired.
         Asks whether the new guideline changes any targets.
     """),
-    _factor("recurrent_falls", 1.9, 0.34, "frail", "Repeatedly losing balance and landing on the ground.", """
+    _factor("recurrent_falls", 1.7, 0.34, "frail", "Repeatedly losing balance and landing on the ground.", """
         R29.6 Repeated falls
         Z91.81 History of falling
         W18.30XA Fall on same level, unspecified, initial encounter
@@ -584,7 +585,7 @@ FACTORS: tuple[Factor, ...] = (
         Denies dizziness or loss of balance.
         Fell off a horse as a teenager.
     """),
-    _factor("incontinence", 1.7, 0.34, "frail", "Inability to hold urine or stool.", """
+    _factor("incontinence", 1.5, 0.34, "frail", "Inability to hold urine or stool.", """
         R32 Unspecified urinary incontinence
         N39.46 Mixed incontinence
         R15.9 Full incontinence of feces
@@ -615,7 +616,7 @@ FACTORS: tuple[Factor, ...] = (
         Urine sample collected without problem.
         Buys pads for the puppy.
     """),
-    _factor("hyponatremia", 1.9, 0.34, "cardiac", "Abnormally low blood sodium.", """
+    _factor("hyponatremia", 1.7, 0.34, "cardiac", "Abnormally low blood sodium.", """
         E87.1 Hypo-osmolality and hyponatremia
         E22.2 Syndrome of inappropriate secretion of antidiuretic hormone
     """, """
@@ -645,7 +646,7 @@ FACTORS: tuple[Factor, ...] = (
         Uses sodium bicarbonate for cleaning.
         Remote low sodium after a marathon, never since.
     """),
-    _factor("hypotension", 1.8, 0.34, "cardiac", "Blood pressure too low to tolerate.", """
+    _factor("hypotension", 1.6, 0.34, "cardiac", "Blood pressure too low to tolerate.", """
         I95.9 Hypotension, unspecified
         I95.89 Other hypotension
         I95.1 Orthostatic hypotension
@@ -676,7 +677,7 @@ FACTORS: tuple[Factor, ...] = (
         Fainted once at the sight of blood as a student.
         Pressure cuff size noted for next time.
     """),
-    _factor("opioid_pain", 1.8, 0.34, "oncology", "Severe pain needing rising doses of strong analgesics.", """
+    _factor("opioid_pain", 1.6, 0.34, "oncology", "Severe pain needing rising doses of strong analgesics.", """
         G89.4 Chronic pain syndrome
         Z79.891 Long term (current) use of opiate analgesic
         R52 Pain, unspecified
@@ -707,7 +708,7 @@ FACTORS: tuple[Factor, ...] = (
         Pain scale zero.
         Signed the standard clinic policy about controlled drugs.
     """),
-    _factor("transfusions", 1.9, 0.34, "oncology", "Anaemia requiring repeated donor blood.", """
+    _factor("transfusions", 1.7, 0.34, "oncology", "Anaemia requiring repeated donor blood.", """
         D64.9 Anemia, unspecified
         D64.89 Other specified anemias
         D61.818 Other pancytopenia
@@ -738,7 +739,7 @@ FACTORS: tuple[Factor, ...] = (
         Took iron tablets in adolescence for mild anemia.
         Blood type recorded in the chart.
     """),
-    _factor("hyperkalemia", 1.9, 0.34, "renal", "Dangerously high blood potassium.", """
+    _factor("hyperkalemia", 1.7, 0.34, "renal", "Dangerously high blood potassium.", """
         E87.5 Hyperkalemia
         E87.20 Acidosis, unspecified
     """, """
@@ -768,7 +769,7 @@ FACTORS: tuple[Factor, ...] = (
         Asked which fruits are rich in potassium.
         Potassium was never a problem.
     """),
-    _factor("missed_care", 1.7, 0.34, "renal", "Failure to attend treatment or take prescribed medicines.", """
+    _factor("missed_care", 1.5, 0.34, "renal", "Failure to attend treatment or take prescribed medicines.", """
         Z91.148 Patient's other noncompliance with medication regimen for other reason
         Z91.199 Patient's noncompliance with other medical treatment and regimen due to unspecified reason
         Z53.21 Procedure and treatment not carried out due to patient leaving prior to being seen by health care provider

@@ -6,7 +6,7 @@ Both were fixed together with the generator, before any model was trained on it.
 """
 from __future__ import annotations
 
-from .factors import FACTORS
+from core_jax.synth.factors import FACTORS
 
 RAG_QUERIES_NOTE: list[str] = [
     "End-of-life planning / hospice or palliative referral / DNR or DNI order / goals-of-care conversation",

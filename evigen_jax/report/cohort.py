@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core_jax.stats import wilson
-from evigen_jax.report.patient import CRITICAL, percent, plain
+from evigen_jax.quotes import UNTRUSTED
+from evigen_jax.report.patient import percent, plain
 
 _ROC_POINTS = 400
+_COLUMNS = {"n": "patients", "auc": "AUC", "auc_ci": "95 % interval", "ece": "ECE"}
 
 
 def roc_picture(points: Any) -> dict[str, Any] | None:
@@ -39,11 +41,11 @@ def reliability_picture(bins: Sequence[Mapping[str, Any]] | None) -> dict[str, A
 
 
 def table(rows: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None:
-    """Any list of flat objects as a table: columns in the order they first appear, numbers to four decimals."""
+    """Any list of flat objects as a table: columns in the order they first appear, numbers to three decimals."""
     if not rows:
         return None
     columns = list(dict.fromkeys(k for r in rows for k in r))
-    return {"columns": [{"name": c.replace("_", " "), "number": all(isinstance(r.get(c), (int, float, type(None), list, tuple)) for r in rows)}
+    return {"columns": [{"name": _COLUMNS.get(c, c.replace("_", " ")), "number": all(isinstance(r.get(c), (int, float, type(None), list, tuple)) for r in rows)}
                         for c in columns], "rows": [[cell(r.get(c)) for c in columns] for r in rows]}
 
 
@@ -53,7 +55,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return plain(value)
+        return plain(value, 3)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, (list, tuple)):
@@ -72,13 +74,13 @@ def pass_rates(cases: Sequence[Any]) -> list[dict[str, Any]]:
     checks = [c.verification or {} for c in written]
     quotes = [q for v in checks for f in v.get("factors") or [] for q in f["quotes"]]
     asked = max(len(quotes), sum(len(f["evidence"]) for c in written for f in c.rationale["factors"]))
-    trusted = [q["ok"] and not set(q.get("flags") or []) & set(CRITICAL) for q in quotes]
+    trusted = [q["ok"] and not set(q.get("flags") or []) & set(UNTRUSTED) for q in quotes]
     rows = [
         ("Rationales, all ten mechanical checks", sum(bool(v.get("s1_pass")) for v in checks), len(written)),
         ("Rationales, the paper's form (rapidfuzz, threshold 90)", sum(bool(v.get("s1_pass_rapidfuzz")) for v in checks), len(written)),
         ("Quotes found in the cited source", sum(bool(q["ok"]) for q in quotes), asked),
         ("Quotes found, without a critical flag", sum(trusted), asked),
-        ("Quotes, rapidfuzz score 90 or more", sum(q["score_rapidfuzz"] >= 90 for q in quotes), asked),
+        ("Quotes, rapidfuzz score 90 or more", sum((q["score_rapidfuzz"] or 0) >= 90 for q in quotes), asked),
     ]
     out = []
     for name, k, n in rows:
@@ -116,9 +118,9 @@ def activation(rows: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | Non
     return {"rows": out, "mean": f"{sum(r['activation'] for r in rows):.2f}", "count": len(out)}
 
 
-def build(cases: Sequence[Any], pages: Mapping[str, Mapping[str, Any]], others: Sequence[Mapping[str, Any]], run_info: Mapping[str, Any],
+def build(cases: Sequence[Any], pages: Mapping[str, Mapping[str, Any]], others: int, run_info: Mapping[str, Any],
           *, deidentified: bool) -> dict[str, Any]:
-    """What the index template shows. pages: by patient id, each case's `page` figures; others: predictions without a pack."""
+    """What the index template shows. pages: by patient id, each case's `page` figures; others: how many were predicted and have no pack."""
     metrics, cohort = run_info.get("metrics") or {}, run_info.get("cohort") or {}
     rows = []
     for case in cases:
@@ -127,10 +129,6 @@ def build(cases: Sequence[Any], pages: Mapping[str, Mapping[str, Any]], others: 
                      "percentile": "\u2013" if case.percentile is None else f"{100 * case.percentile:.0f}",
                      "percentile_value": -1 if case.percentile is None else case.percentile, "outcome": _outcome(case.label),
                      "flags": page["flags"], "failures": page["failures"], "s1": page["s1"], "search": page["search"]})
-    for row in others:
-        rows.append({"patient_id": row["patient_id"], "href": "", "prob": row["prob"], "words": percent(row["prob"]),
-                     "percentile": f"{100 * row['percentile']:.0f}", "percentile_value": row["percentile"], "outcome": _outcome(row["label"]),
-                     "flags": 0, "failures": 0, "s1": "no page", "search": ""})
     rows.sort(key=lambda r: (-r["prob"], r["patient_id"]))
     names = dict.fromkeys((c.rationale["generator"]["name"], c.rationale["generator"]["model"] or "", bool(c.rationale["generator"]["is_llm"]))
                           for c in cases if c.rationale is not None)
@@ -139,7 +137,7 @@ def build(cases: Sequence[Any], pages: Mapping[str, Mapping[str, Any]], others: 
     if isinstance(attrition, Mapping):
         attrition = [{"criterion": k, "patients": v} for k, v in attrition.items()]
     return {
-        "rows": rows, "with_page": len(cases), "deidentified": deidentified, "notes_rendered": bool(run_info.get("notes_rendered")),
+        "rows": rows, "others": others, "deidentified": deidentified, "notes_rendered": bool(run_info.get("notes_rendered")),
         "task": run_info["task"], "run_id": run_info["run_id"], "encoder_id": run_info["encoder_id"],
         "generators": [{"name": n, "model": m, "is_llm": llm} for n, m, llm in names],
         "auc": "" if metrics.get("auc") is None else plain(metrics["auc"], 3),

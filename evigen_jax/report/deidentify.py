@@ -17,7 +17,7 @@ from evigen_jax.report.patient import Case
 _DATED = {"time", "date", "prediction_time", "index_time", "start_time", "end_time", "birth_date", "death_date"}
 _VERBATIM = {"text", "quote"}
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?")
-_NAMED = r"((?:note_id|patient_id|patient|subject|note)\W{0,3})"
+_NAMED = r"((?i:note_id|patient_id|patient|subject|note)\W{0,3})"
 
 
 class Aliases:
@@ -74,13 +74,20 @@ def scrub(value: Any, ids: Mapping[str, str], key: str = "") -> Any:
 
 
 def _replace(text: str, ids: Mapping[str, str]) -> str:
-    for old in sorted(ids, key=len, reverse=True):
-        if old not in text:
-            continue
-        distinct = len(old) >= 5 or (any(c.isalpha() for c in old) and any(c.isdigit() for c in old))
-        lead = "()" if distinct else _NAMED  # an id such as "12" is replaced only where the text calls it one
-        text = re.sub(rf"(?i:{lead})(?<![A-Za-z0-9]){re.escape(old)}(?![A-Za-z0-9])", lambda m, new=ids[old]: m[1] + new, text)
-    return text
+    """Known ids in running text, in one pass. One that could be a plain number or word only where the text calls it an id."""
+    found = sorted((old for old in ids if old in text), key=len, reverse=True)
+    distinct = [old for old in found if len(old) >= 5 or (any(c.isalpha() for c in old) and any(c.isdigit() for c in old))]
+    plain = [old for old in found if old not in distinct]
+    forms = [("", distinct), (_NAMED, plain)]
+    pattern = "|".join(rf"{lead}(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, group))})(?![A-Za-z0-9])" for lead, group in forms if group)
+    if not pattern:
+        return text
+
+    def new(match: re.Match) -> str:
+        lead = (match[1] or "") if plain else ""
+        return lead + ids[match[0][len(lead):]]
+
+    return re.sub(pattern, new, text)
 
 
 def case(original: Case, aliases: Aliases) -> Case:

@@ -8,19 +8,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from markupsafe import Markup
-from rapidfuzz import fuzz
 
 from evigen_jax.report.markup import escape_visible
 
 PAD = 300  # characters of the note visible on either side of a highlight
-_NEEDLE = 500  # longest stretch of a failed quote that is searched for
-_LIKE = 60.0  # a closest span below this similarity is noise and is not shown
 _DIFF_WORDS = 300
 
 
 @dataclasses.dataclass(frozen=True)
 class Highlight:
-    """One span of a source. kind: "item" (an observation of the pack), "quote" (verified) or "closest" (failed quote).
+    """One span of a source. kind: "item" (an observation of the pack), "quote" (verified) or "closest" (nearest to a failed quote).
 
     anchor is the id of its first segment ("" for further segments of one quote), keys the anchors it answers to,
     back the href of its factor card, label what the small link there says, hint what it is called aloud.
@@ -86,33 +83,6 @@ def render(text: str, highlights: Sequence[Highlight]) -> tuple[Markup, int]:
             inner = Markup('<span class="at" id="{}">{}</span>').format(h.anchor, inner)
         out.append(tags + inner)
     return Markup("").join(out), hidden
-
-
-def closest(quote: str, source: str) -> tuple[int, int, float] | None:
-    """(start, end, similarity 0..100) of the stretch of `source` most like a quote that failed, or None where none is.
-
-    Only the first 500 characters of the quote are searched for, which bounds the work (about 0.3 s in a note of 1 MB).
-    """
-    needle = quote.strip()[:_NEEDLE].lower()
-    hay = source.lower() if len(source.lower()) == len(source) else source
-    if not needle or not hay.strip():
-        return None
-    if len(needle) >= len(hay):
-        score = fuzz.ratio(needle, hay, processor=None)
-        return (0, len(source), score) if score >= _LIKE else None
-    found = fuzz.partial_ratio_alignment(needle, hay, processor=None, score_cutoff=_LIKE)
-    if found is None or found.dest_end <= found.dest_start:
-        return None
-    start, end = found.dest_start, found.dest_end
-    while start > 0 and source[start - 1].isalnum() and source[start].isalnum():
-        start -= 1
-    while end < len(source) and source[end - 1].isalnum() and source[end].isalnum():
-        end += 1
-    while start < end and source[start].isspace():
-        start += 1
-    while end > start and source[end - 1].isspace():
-        end -= 1
-    return (start, end, found.score) if end > start else None
 
 
 def word_diff(quote: str, source: str) -> list[tuple[str, str]]:

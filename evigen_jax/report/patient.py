@@ -9,20 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_jax.records import Patient
+from evigen_jax.quotes import REASONS, UNTRUSTED
 from evigen_jax.report import highlights
 
-CRITICAL = {
+FLAGS = {
     "number_mismatch": "a number differs from the source",
     "negation_changed": "a negation was added or lost",
     "negation_outside": "the source negates this just outside the quote",
     "filled_blank": "a blank of the source was filled in",
-    "edge_overhang": "text hangs over the edge of the note",
-}
-INFORMATIVE = {"short": "short quote", "punctuation_only": "only punctuation differs"}
-REASONS = {
-    "empty": "the quote is empty", "too_short": "too short to check", "too_long": "too long to check",
-    "short_inexact": "short and not exact", "segment_short": "a part between ellipses is too short",
-    "segment_order": "parts between ellipses are out of order", "score": "too little of it stands in the source",
+    "edge_overhang": "text hangs over the edge of the note", "short": "short quote",
+    "punctuation_only": "only punctuation differs",
 }
 ZERO = 0.00005  # below this a value reads 0.0000
 
@@ -195,14 +191,13 @@ def quote_badge(check: Mapping[str, Any] | None) -> tuple[str, str]:
     if check is None:
         return "quote not checked", "off"
     if not check["ok"]:
-        reason = check.get("reason") or "score"
-        return f"quote NOT FOUND: {REASONS.get(reason, _pretty(str(reason)))} (score {check['score']:.1f} of 100)", "bad"
-    method = str(check["method"])
-    if method.startswith("exact"):
-        return "quote exact", "ok"
-    if method.startswith("normal"):
-        return "quote normalised", "ok"
-    return f"quote fuzzy {check['score']:.1f}", "ok" if check["score"] >= 100 else "warn"
+        reason = str(check.get("reason"))
+        if reason == "below_threshold":
+            return "quote NOT FOUND" + (f", nearest {check['score']:.1f} of 100" if check["score"] else ""), "bad"
+        return f"quote NOT FOUND: {REASONS.get(reason, _pretty(reason))}", "bad"
+    if check["method"] in ("exact", "normalised"):
+        return f"quote {check['method']}", "ok"
+    return f"quote fuzzy {check['score']:.1f}", "warn"
 
 
 def _evidence(sources: Sources, flags: _Flags, card: int, number: int, evidence: Mapping[str, Any], check: Mapping[str, Any] | None,
@@ -216,7 +211,7 @@ def _evidence(sources: Sources, flags: _Flags, card: int, number: int, evidence:
     anchor, back = f"{p}quote-{card}-{number}", f"#{p}factor-{card}"
     place = f"Factor {card}"
     failed = check is not None and not check["ok"]
-    badges, diff, target, similarity = [], [], fallback, None
+    badges, diff, target = [], [], fallback
 
     if key is None:
         badges.append(_badge("citation NOT in this record", "bad", flags.add(f"{place}: citation not in this record", fallback), fallback))
@@ -231,15 +226,11 @@ def _evidence(sources: Sources, flags: _Flags, card: int, number: int, evidence:
     if key is not None:
         text = sources.text(key)
         spans = [(int(s), int(e)) for s, e in (check or {}).get("spans") or [] if 0 <= s < e <= len(text)]
-        if failed:
-            near = highlights.closest(quote, text)
-            spans = [] if near is None else [near[:2]]
-            similarity = None if near is None else near[2]
         if spans:
             target = anchor
             hint = f"closest text to the failed quote of factor {card}" if failed else f"quoted by factor {card}"
-            sources.add(key, spans, "closest" if failed else "quote", anchor, back, f"{'\u2260' if failed else '\u21a9'}{card}",
-                        f"{hint}; back to the factor")
+            label = f"\u2260{card}" if failed else f"\u21a9{card}"
+            sources.add(key, spans, "closest" if failed else "quote", anchor, back, label, f"{hint}; back to the factor")
             source = " \u2026 ".join(text[s:e] for s, e in spans)
             if failed or check is not None and (source.split() != quote.split()):
                 diff = highlights.word_diff(quote, source)
@@ -248,13 +239,13 @@ def _evidence(sources: Sources, flags: _Flags, card: int, number: int, evidence:
             target = sources.anchor(key)
 
     words, tone = quote_badge(check)
-    critical = [f for f in (check or {}).get("flags") or [] if f in CRITICAL]
     badges.append(_badge(words, tone, flags.add(f"{place}: quote not found", target) if failed else 0, target))
-    for flag in critical:
-        badges.append(_badge(CRITICAL[flag], "bad", flags.add(f"{place}: {CRITICAL[flag]}", target), target))
     for flag in (check or {}).get("flags") or []:
-        if flag not in CRITICAL and not (failed and flag == check.get("reason")):
-            badges.append(_badge(INFORMATIVE.get(flag, _pretty(flag)), "note"))
+        text = FLAGS.get(flag) or REASONS.get(flag) or _pretty(flag)
+        if flag in UNTRUSTED:
+            badges.append(_badge(text, "bad", flags.add(f"{place}: {text}", target), target))
+        elif flag != (check or {}).get("reason"):
+            badges.append(_badge(text, "note"))
 
     when = "not in this record"
     if key is not None:
@@ -262,8 +253,7 @@ def _evidence(sources: Sources, flags: _Flags, card: int, number: int, evidence:
         stated = evidence.get("date")
         if stated and record.time and kind == "note" and stated[:10] != record.time[:10]:
             badges.append(_badge(f"date differs: the text says {stated[:10]}", "bad", flags.add(f"{place}: date differs from the record", target), target))
-    return {"quote": quote, "failed": failed, "badges": badges, "diff": diff, "href": f"#{target}" if target else "", "when": when,
-            "similarity": None if similarity is None else f"{similarity:.1f}",
+    return {"quote": quote, "failed": failed, "badges": badges, "diff": diff, "href": f"#{target}" if key is not None and target else "", "when": when,
             "citation": f"(note_id: {id})" if kind == "note" else f"(ICD code: {id})", "what": "note" if kind == "note" else "code title"}
 
 

@@ -149,10 +149,11 @@ def _write_pages(folder: pathlib.Path, cases: list[Case], others: list[Mapping[s
         pages[id] = {"html": f"{stem}.html", "json": f"{stem}.json", "anchors": record["anchors"], "flags": len(page["flags"]),
                      "failures": sum(not c["ok"] for c in s1), "s1": page["s1_pass"],
                      "search": " ".join(c["summary"] for c in page["cards"])[:2000]}
-    index = cohort.build(cases, pages, others, info, deidentified=deidentified)
+    index = cohort.build(cases, pages, len(others), info, deidentified=deidentified)
     listed = [{k: r[k] for k in ("patient_id", "prob", "outcome", "flags", "failures", "s1")}
-              | ({"html": r["href"], "json": pages[r["patient_id"]]["json"]} if r["href"] else {}) for r in index["rows"]]
-    record = {"schema": SCHEMA, "html": "index.html", "deidentified": deidentified, "run_info": info, "pass_rates": index["pass_rates"], "patients": listed}
+              | {"html": r["href"], "json": pages[r["patient_id"]]["json"]} for r in index["rows"]]
+    record = {"schema": SCHEMA, "html": "index.html", "deidentified": deidentified, "run_info": info, "pass_rates": index["pass_rates"],
+              "patients": listed, "predicted_without_page": others}
     _write(folder / "index.json", markup.to_json(record) + "\n")
     config = json.dumps(info.get("config") or {}, indent=2, ensure_ascii=False, default=str)
     _write(folder / "index.html", render("index.html.j2", "index.js", index=index, config=config))
@@ -161,8 +162,6 @@ def _write_pages(folder: pathlib.Path, cases: list[Case], others: list[Mapping[s
 def _write(path: pathlib.Path, text: str) -> None:
     with open(path, "w", encoding="utf-8", errors="strict", newline="\n") as f:
         f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
 
 
 def _is_report(folder: pathlib.Path) -> bool:

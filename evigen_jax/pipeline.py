@@ -1,0 +1,158 @@
+"""The steps behind the `evigen` command: each reads files, calls one library function, writes one result, returns a summary."""
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+from typing import Any
+
+from core_jax import settings
+from core_jax.embed import embed_cohort, load_encoder
+from core_jax.records import read_jsonl, write_jsonl
+from evigen_jax import cohorts, crossval, demo, explain, metrics, sources, summaries, train, verify
+from evigen_jax.config import Config
+from evigen_jax.evidence import validate_pack
+from evigen_jax.generate import TemplateGenerator
+from evigen_jax.inputs import load
+from evigen_jax.rationale import validate_rationale
+from evigen_jax.report import write_report
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """One command. Raises: ValueError, OSError on bad input; nothing is half-written then."""
+    config = settings.load(args.config, Config) if args.config else Config()
+    config = _flags(settings.override(config, args.set), args)
+    return STEPS[args.command](args, config)
+
+
+def _flags(config: Config, args: argparse.Namespace) -> Config:
+    """Flags that stand for settings: they win over --set and --config."""
+    change = dataclasses.replace
+    if args.seed is not None:
+        config = change(config, cohort=change(config.cohort, seed=args.seed), train=change(config.train, seed=args.seed))
+    cohort = {k: getattr(args, k, None) for k in ("criteria", "notes")}
+    cohort = {k: v for k, v in cohort.items() if v is not None}
+    if getattr(args, "keep_in_hospital_deaths", False):
+        cohort["keep_in_hospital_deaths"] = True
+    explained = {"k": args.k} if getattr(args, "k", None) is not None else {}
+    if getattr(args, "notes_only", False):
+        explained["notes_only"] = True
+    return change(config, cohort=change(config.cohort, **cohort), explain=change(config.explain, **explained))
+
+
+def _progress(args: argparse.Namespace) -> bool | None:
+    return False if args.quiet else None
+
+
+def cohort(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    return sources.build(args, config.cohort)
+
+
+def embed(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    found = cohorts.read_cohort(args.cohort)
+    encoder = load_encoder(config.encoder.name, config.encoder.pooling)
+    return embed_cohort(found.visible_patients(), encoder, args.out, unit=config.observations.unit, size=config.observations.size,
+                        overlap=config.observations.overlap, dtype=config.encoder.dtype, progress=_progress(args),
+                        total=len(found.labels))
+
+
+def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    data = load(args.cohort, args.store, progress=_progress(args))
+    model = dataclasses.replace(config.model, d=data.store.dim)
+    done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
+                          resume=not args.no_resume, progress=not args.quiet)
+    return {"run": args.out} | done.summary
+
+
+def evaluate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    data = load(args.cohort, args.store, progress=_progress(args))
+    model = dataclasses.replace(config.model, d=data.store.dim)
+    return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=not args.quiet)
+
+
+def predict(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    data, params, model, record = _trained(args)
+    rows = summaries.predictions(data, params, model, args.split)
+    write_jsonl(args.out, rows)
+    patients = [data.patients[r["patient_id"]] for r in rows]
+    return {"predictions": args.out, "split": args.split, "patients": len(rows), **metrics.scores_or_none(rows),
+            "subgroups": metrics.subgroups(rows, patients), "activation": summaries.activation(rows, model)}
+
+
+def _trained(args: argparse.Namespace, only: list[str] | None = None):
+    """Inputs and the best run's parameters, checked to belong together."""
+    params, model, record = train.load_run(args.run)
+    data = load(args.cohort, args.store, only=only, progress=_progress(args))
+    made = record["info"].get("encoder_id")
+    if made != data.store.encoder_id:
+        raise ValueError(f"{args.run}: trained on vectors of encoder {made!r}, the store has {data.store.encoder_id!r}")
+    return data, params, model, record
+
+
+def explain_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    data, params, model, record = _trained(args, args.patient)
+    packs = list(explain.packs(data, params, model, config.explain, split=None if args.patient else args.split,
+                               run_id=explain.run_id(record), progress=_progress(args)))
+    write_jsonl(args.out, packs)
+    gaps = sorted(p["completeness_gap"] for p in packs)
+    return {"packs": args.out, "patients": len(packs), "items": sum(len(p["items"]) for p in packs),
+            "completeness_gap": {"median": gaps[len(gaps) // 2], "max": gaps[-1]} if gaps else None,
+            "not_converged": sum(not p["converged"] for p in packs)}
+
+
+def generate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    packs = _read(args.packs, validate_pack)
+    generator = TemplateGenerator()
+    rationales = generator.generate(packs)
+    write_jsonl(args.out, rationales)
+    return {"rationales": args.out, "patients": len(rationales), "generator": generator.name, "is_llm": generator.is_llm}
+
+
+def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    found = cohorts.read_cohort(args.cohort)
+    packs = {p["patient_id"]: p for p in _read(args.packs, validate_pack)}
+    rationales = _read(args.rationales, validate_rationale)
+    if strange := [r["patient_id"] for r in rationales if r["patient_id"] not in packs]:
+        raise ValueError(f"{args.rationales}: patient {strange[0]!r} has no evidence pack in {args.packs}")
+    wanted = {r["patient_id"] for r in rationales}
+    patients = {p.patient_id: p for p in found.visible_patients() if p.patient_id in wanted}
+    if missing := sorted(wanted - patients.keys()):
+        raise ValueError(f"{args.cohort}: no patient {missing[0]!r}")
+    checked = verify.verify_many([(r, patients[r["patient_id"]], packs[r["patient_id"]]) for r in rationales],
+                                 workers=config.verify.workers, threshold=config.verify.threshold)
+    write_jsonl(args.out, checked)
+    return {"verifications": args.out} | verify.summary(checked)
+
+
+def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    packs = _read(args.packs, validate_pack)
+    data, params, model, record = _trained(args)
+    rows = _read(args.predictions, summaries.check_prediction)
+    rationales = _read(args.rationales, validate_rationale)
+    verified = _read(args.verifications, verify.validate_verification)
+    info = summaries.run_info(data, params, model, record, rows, config, run_id=explain.run_id(record))
+    wanted = {p["patient_id"] for p in packs}
+    patients = {i: p for i, p in data.patients.items() if i in wanted}
+    page = write_report(packs, rationales, verified, patients, rows, info, args.out, deidentify=args.deidentify)
+    return {"report": os.fspath(page), "patients": len(packs)}
+
+
+def _read(path: str, check) -> list[dict[str, Any]]:
+    """Rows of a JSON Lines file, each checked. Raises: ValueError with file and line."""
+    rows = []
+    for line, row in read_jsonl(path):
+        try:
+            check(row)
+        except ValueError as e:
+            raise ValueError(f"{path}:{line}: {e}") from None
+        rows.append(row)
+    return rows
+
+
+def demo_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    return demo.run(args, config)
+
+
+STEPS = {"cohort": cohort, "embed": embed, "train": train_, "eval": evaluate, "predict": predict, "explain": explain_,
+         "generate": generate, "verify": verify_, "report": report, "demo": demo_}
