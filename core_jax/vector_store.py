@@ -11,6 +11,7 @@ opens whole or says that it is unfinished, and equal input gives equal bytes how
 """
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -145,8 +146,9 @@ class VectorStoreWriter:
         return VectorStore.open(self.path)
 
     def close(self) -> None:
-        """Give up without publishing."""
-        self._lines.close()
+        """Give up without publishing; after `commit` it does nothing."""
+        with contextlib.suppress(OSError):  # a full disk has been reported by `add` or `commit`
+            self._lines.close()
 
 
 def bad_rows(vectors: np.ndarray, normalized: bool) -> list[tuple[int, str]]:

@@ -75,7 +75,7 @@ class Attribution:
 
 def attribute(
     params: Any, out: dict, batch: dict, config: Any, *,
-    target: Target = "logit", quadrature: Quadrature = Quadrature(), ig_batch: int = 64,
+    target: Target = "logit", quadrature: Quadrature = Quadrature(), ig_batch: int = 16,
 ) -> list[Attribution | None]:
     """Attributions of every patient of a batch, None for padding patients.
 
@@ -99,7 +99,7 @@ def attribute(
     active = host["gate"] > 0.5
     todo = np.flatnonzero(np.asarray(batch["real"]))
     results: list[Attribution | None] = [None] * len(active)
-    weights = {k: params[k] for k in ("expert", "final_ln", "head")}
+    weights = jax.device_put({k: params[k] for k in ("expert", "final_ln", "head")})
     head = _Head(
         int(config.n_note), float(config.temperature), float(config.ln_eps), config.aggregate == "mean", target == "prob",
     )
@@ -110,7 +110,7 @@ def attribute(
         last = 2 * nodes > quadrature.max_nodes
         again = []
         for chunk in _chunks(todo, active, max(1, ig_batch * quadrature.nodes // nodes)):
-            ids = np.flatnonzero(active[chunk].any(0))
+            ids = _queries(active[chunk].any(0))
             pick = np.ix_(chunk, ids)
             slot, value = _integrate(
                 weights, batch["x_note"], batch["x_code"], host["rows"][pick], host["valid"][pick],
@@ -141,12 +141,19 @@ class _Head:
 
 
 def _chunks(todo: np.ndarray, active: np.ndarray, size: int):
-    """Patients with like active sets together (idle queries are then left out), each call filled to a power of two."""
+    """Patients with like active sets together, each call filled to `size` or a small power of 4: few compiled shapes."""
     order = todo[np.lexsort(active[todo].T)]
     for start in range(0, len(order), size):
         part = order[start:start + size]
-        full = min(size, 1 << (len(part) - 1).bit_length())
-        yield np.concatenate([part, np.repeat(part[:1], full - len(part))])
+        full = next(n for n in (1, 4, 16, 64, 256, size) if n >= len(part))
+        yield np.concatenate([part, np.repeat(part[:1], min(full, size) - len(part))])
+
+
+def _queries(active: np.ndarray) -> np.ndarray:
+    """The active queries, filled up with idle ones to half of all or to all. An idle query has weight 0."""
+    n = len(active)
+    size = (n + 1) // 2 if active.sum() <= (n + 1) // 2 else n
+    return np.sort(np.argsort(~active, kind="stable")[:size])
 
 
 @functools.partial(jax.jit, static_argnames="head")

@@ -1,40 +1,32 @@
 """Packed batches of a cohort on the device, in few enough shapes that each is compiled once.
 
 The groups of patients of a whole run are known before it starts (they follow from the seed), so their shapes are planned
-ahead: row counts and longest segments go up a geometric ladder, and the rarest rungs are merged into larger ones until
-`most` shapes remain. Embeddings are never padded to the longest patient, only the end of a batch is.
+ahead: row counts and longest segments go up a geometric ladder, and shapes are merged while that adds little padding or
+too many remain, since each costs a compilation. Embeddings are never padded to the longest patient, only the end of a
+batch is.
 """
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from evigen_jax.packed import PackedCohort
+from evigen_jax.packed import MODALITIES, PackedCohort
 
-MODALITIES = ("note", "code")
+_COMPILATION = 2**30  # padded floats that take about as long as compiling a step does on a CPU
 
 
-@dataclasses.dataclass(frozen=True, order=True)
+@dataclasses.dataclass(frozen=True)
 class Shape:
     """Static sizes of a batch. rows, segments: (note, code); segments bounds the longest patient."""
 
     patients: int
     rows: tuple[int, int]
     segments: tuple[int, int]
-
-    def join(self, other: Shape) -> Shape:
-        return Shape(max(self.patients, other.patients), tuple(map(max, self.rows, other.rows)),
-                     tuple(map(max, self.segments, other.segments)))
-
-    @property
-    def cost(self) -> int:
-        return sum(self.rows) + self.patients * sum(self.segments)
 
 
 def rung(n: int, least: int = 16) -> int:
@@ -45,22 +37,36 @@ def rung(n: int, least: int = 16) -> int:
     return size
 
 
-def plan(packed: PackedCohort, groups: Sequence[np.ndarray], patients: int, *, most: int = 6) -> list[Shape]:
-    """A shape for each group of patient indices (each at most `patients` long), at most `most` different ones."""
-    lengths = [np.diff(getattr(packed, f"off_{m}")) for m in MODALITIES]
-    needs = [Shape(patients, tuple(rung(int(n[g].sum())) for n in lengths), tuple(rung(int(n[g].max(initial=0)), 8) for n in lengths))
-             for g in groups]
-    count = Counter(needs)
-    goes: dict[Shape, Shape] = {s: s for s in count}
-    while len(count) > most:
-        rare = min(count, key=lambda s: (count[s] * s.cost, s))
-        others = [s for s in count if s != rare]
-        near = min(others, key=lambda s: (count[rare] * (s.join(rare).cost - rare.cost) + count[s] * (s.join(rare).cost - s.cost), s))
-        joined = near.join(rare)
-        moved = count.pop(rare) + count.pop(near)
-        count[joined] += moved
-        goes = {s: joined if t in (rare, near) else t for s, t in goes.items()}
-    return [goes[s] for s in needs]
+def plan(packed: PackedCohort, groups: Sequence[np.ndarray], patients: int, *, most: int = 6, slack: float = 0.15) -> list[Shape]:
+    """A shape for each group of patient indices (each at most `patients` long), the same for equal arguments.
+
+    Shapes are merged, the cheapest pair first, as long as the padding added in all is at most `slack` of the work or
+    worth a compilation, and beyond that until at most `most` remain.
+    """
+    sizes = [np.diff(getattr(packed, f"off_{m}")) for m in MODALITIES]
+    needs = [(*(rung(int(n[g].sum())) for n in sizes), *(rung(int(n[g].max(initial=0)), 8) for n in sizes)) for g in groups]
+    if not needs:
+        return []
+    kinds, which, count = np.unique(np.array(needs), axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+
+    def cost(rows_and_segments):
+        return rows_and_segments[..., :2].sum(-1) + patients * rows_and_segments[..., 2:].sum(-1)
+
+    budget = max(slack * float(count @ cost(kinds)), _COMPILATION / packed.x_note.shape[1])
+    while len(kinds) > 1:
+        own, joined = count * cost(kinds), np.maximum(kinds[:, None], kinds[None])
+        price = (count[:, None] + count[None]) * cost(joined) - own[:, None] - own[None]
+        price[np.tril_indices(len(kinds))] = np.iinfo(price.dtype).max
+        i, j = np.unravel_index(price.argmin(), price.shape)  # i < j
+        if price[i, j] > budget and len(kinds) <= most:
+            break
+        budget -= price[i, j]
+        kinds[i], count[i] = joined[i, j], count[i] + count[j]
+        kinds, count = np.delete(kinds, j, axis=0), np.delete(count, j)
+        which = np.where(which == j, i, which - (which > j))
+    shapes = [Shape(patients, (int(a), int(b)), (int(c), int(d))) for a, b, c, d in kinds]
+    return [shapes[k] for k in which]
 
 
 class Feed:

@@ -265,23 +265,25 @@ def age_cutoff(patients: Iterable[Patient], spec: AgeCutoff) -> tuple[list[Label
 
     Prediction time is one second before the day on which the cutoff age is reached: input lies strictly before it.
     Positive: born on or after the floor, a visit in each window, a target code at some time, no leakage code before the
-    cutoff (one without a date excludes too). Negative: the same without a target code. Negatives are frequency-matched
-    on the marginals of `MATCHED` by `frequency_match`; bins [C]: sex as written, calendar years, whole years of age at
-    the last encounter, whole years between the first and the last encounter.
+    cutoff (one without a date excludes too). Negative: the same without a target or leakage code at any time [C].
+    Negatives are frequency-matched on the marginals of `MATCHED` by `frequency_match`; bins [C]: sex as written,
+    calendar years, whole years of age at the last encounter, whole years between the first and the last encounter.
 
     Returns: labels in the order of patient ids, without split; attrition rows, the matched one with "imbalance": the
         largest difference of shares in any bin, by variable.
     """
     target, leak = _prefixes(spec.target_codes), _prefixes(spec.leakage_codes)
     names = ("a birth date", f"born on or after {spec.born_on_or_after}", "a visit in each age window",
-             "no target-related code before the cutoff", "a dated note or code before the cutoff")
+             "no target-related code before the cutoff", "a dated note or code before the cutoff",
+             "the target itself or nothing related to it at any time")
     reached: list[list[int]] = [[] for _ in names]
     total: list[int] = []
     eligible: list[tuple[Label, tuple[Hashable, ...]]] = []
     for p in patients:
         y = int(any(_matches(c, target) for c in p.codes))
+        related = not y and any(_matches(c, leak) for c in p.codes)
         total.append(y)
-        for step, test in enumerate(_age_tests(p, spec, leak)):
+        for step, test in enumerate([*_age_tests(p, spec, leak), lambda related=related: not related]):
             if not test():
                 break
             reached[step].append(y)
@@ -350,9 +352,10 @@ def frequency_match(
 ) -> tuple[list[int], list[float]]:
     """Draw at most ratio * len(positive) of the pool so that each variable's shares come close to the positives' [C].
 
-    Weights of the pool are raked to the positives' marginals (iterative proportional fitting; a bin that no positive is
-    in gets none), then drawn by systematic sampling over the pool ordered by bins and by a hash of seed and id. No one
-    is drawn twice: where a bin has too few candidates all are taken and fewer negatives come back.
+    Chances of the pool are raked to ratio times the positives' marginal counts (iterative proportional fitting, no
+    chance above 1, none in a bin without a positive), then drawn by systematic sampling over the pool ordered by bins
+    and by a hash of seed and id. Nobody is drawn twice: where the pool cannot fill the marginals, no bin is filled
+    beyond its own, and fewer negatives come back.
 
     Returns: indices into the pool, ascending; per variable the largest |share of drawn - share of positives| of a bin.
     """
@@ -363,18 +366,20 @@ def frequency_match(
     n = len(positive)
     shares = [np.bincount(c[:n], minlength=c.max() + 1) / n for c in columns]
     bins = [c[n:] for c in columns]
-    weight = np.all([s[b] > 0 for s, b in zip(shares, bins, strict=True)], axis=0).astype(np.float64)
-    if not weight.any():
-        return [], [1.0] * len(shares)
-    for _ in range(200):
-        before = weight
+    take = np.all([s[b] > 0 for s, b in zip(shares, bins, strict=True)], axis=0).astype(np.float64)
+
+    def sweep(chance: np.ndarray, most: float) -> np.ndarray:
         for share, b in zip(shares, bins, strict=True):
-            held = np.bincount(b, weight, minlength=len(share))
-            factor = np.divide(share, held, out=np.zeros_like(share), where=held > 0)
-            weight = weight * factor[b] / share[held > 0].sum()
-        if np.abs(weight - before).max() < 1e-12:
-            break
-    take = np.minimum(1.0, ratio * n * weight)
+            held = np.bincount(b, chance, minlength=len(share))
+            factor = np.divide(ratio * n * share, held, out=np.zeros_like(share), where=held > 0)
+            chance = np.minimum(1.0, chance * np.minimum(factor, most)[b])
+        return chance
+
+    for most, sweeps in ((np.inf, 500), (1.0, 50)):  # first to the marginals, then down only
+        for _ in range(sweeps):
+            before, take = take, sweep(take, most)
+            if np.abs(take - before).max() < 1e-9:
+                break
     order = sorted(range(len(pool)), key=lambda i: (tuple(b[i] for b in bins), _rank(seed, pool_ids[i])))
     start = int(_rank(seed, "start")[:8], 16) / 2**32
     marks = np.floor(np.cumsum(take[order]) + (start + 1e-9)).astype(np.int64)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
+from core_jax.observations import resolve
 from core_jax.records import Patient
 
 SCHEMA = "evidence_pack/1"
@@ -54,38 +55,13 @@ class Prediction:
     active_queries: tuple[int, ...]
 
 
-def source(patient: Patient, kind: str, obs_id: str) -> dict[str, Any]:
-    """source_id, text, start, end, time and age of an observation, from the record.
+def sources(patient: Patient, wanted: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """source_id, text, start, end, time and age of each (obs_id, kind), from the record as it was visible.
 
-    Args:
-        patient: what was visible at the prediction time.
-        obs_id: `<note_id>#<start>-<end>` (kind note) or `<code>-<version>` (kind code).
-
-    Raises:
-        ValueError: the record has no such observation; says which patient and id.
+    Raises: ValueError: the record has no such observation; names patient and id.
     """
-    where = f"patient {patient.patient_id!r}: observation {obs_id!r}"
-    if kind == "code":
-        rows = [c for c in patient.codes if c.obs_id == obs_id]
-        if not rows:
-            raise ValueError(f"{where}: the record has no such code before the prediction time")
-        c = min(rows, key=lambda c: (c.time is None, c.time or ""))
-        return {"source_id": obs_id, "text": c.title, "start": None, "end": None, "time": c.time, "age_years": c.age_years}
-    note_id, hash_, offsets = obs_id.rpartition("#")
-    start, dash, end = offsets.partition("-")
-    if kind != "note" or not (hash_ and dash and _plain(start) and _plain(end)):
-        raise ValueError(f"{where}: got kind {kind!r}, expected a note chunk `<note_id>#<start>-<end>` or a code")
-    note = next((n for n in patient.notes if n.note_id == note_id), None)
-    if note is None:
-        raise ValueError(f"{where}: the record has no note {note_id!r} before the prediction time")
-    a, b = int(start), int(end)
-    if not 0 <= a < b <= len(note.text):
-        raise ValueError(f"{where}: characters {a}-{b} lie outside the note, which has {len(note.text)}")
-    return {"source_id": note_id, "text": note.text[a:b], "start": a, "end": b, "time": note.time, "age_years": note.age_years}
-
-
-def _plain(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12
+    names = "source_id", "text", "start", "end", "time", "age_years"
+    return [{name: getattr(o, name) for name in names} for o in resolve(patient, wanted)]
 
 
 def build_pack(
@@ -116,7 +92,9 @@ def build_pack(
             raise ValueError(f"patient {patient.patient_id!r}: observation {a.obs_id!r}: got {a.attribution!r}, expected finite numbers")
     order = sorted(attributed, key=lambda a: (-a.attribution if ranking == "signed" else -abs(a.attribution), a.obs_id))
     chosen = [a for a in order if not (notes_only and a.kind == "code")][:k]
-    rest = [a for a in attributed if a.obs_id not in {c.obs_id for c in chosen}]
+    taken = {a.obs_id for a in chosen}
+    rest = [a for a in attributed if a.obs_id not in taken]
+    found = sources(patient, [(a.obs_id, a.kind) for a in chosen])
     pack = {
         "schema": SCHEMA, "patient_id": patient.patient_id, "prediction_time": prediction_time, "label": label,
         **dataclasses.asdict(prediction),
@@ -124,9 +102,9 @@ def build_pack(
         "items": [
             {
                 "obs_id": a.obs_id, "kind": a.kind, "rank": rank, "attribution": float(a.attribution),
-                "similarity": float(a.similarity), "queries": list(a.queries), **source(patient, a.kind, a.obs_id),
+                "similarity": float(a.similarity), "queries": list(a.queries), **where,
             }
-            for rank, a in enumerate(chosen, 1)
+            for rank, (a, where) in enumerate(zip(chosen, found), 1)
         ],
         "other_note_attribution": math.fsum(a.attribution for a in rest if a.kind == "note"),
         "other_code_attribution": math.fsum(a.attribution for a in rest if a.kind == "code"),
@@ -165,7 +143,7 @@ def validate_pack(pack: Any) -> None:
     Raises: ValueError naming patient and field.
     """
     who = f"evidence pack of {pack.get('patient_id')!r}" if isinstance(pack, dict) else "evidence pack"
-    check_fields(pack, _PACK, who)
+    check_fields(pack, _PACK, who, optional=("note",))
     if pack["schema"] != SCHEMA:
         raise ValueError(f"{who}: schema: got {pack['schema']!r}, expected {SCHEMA!r}")
     check_fields(pack["task"], {"name": str, "sentence": str}, f"{who}: task")
@@ -218,8 +196,7 @@ def check_sources(pack: dict[str, Any], patient: Patient, stored: Collection[str
     """
     if pack["patient_id"] != patient.patient_id:
         raise ValueError(f"evidence pack of {pack['patient_id']!r}: checked against the record of {patient.patient_id!r}")
-    for item in pack["items"]:
-        found = source(patient, item["kind"], item["obs_id"])
+    for item, found in zip(pack["items"], sources(patient, [(i["obs_id"], i["kind"]) for i in pack["items"]])):
         if differs := [name for name, value in found.items() if item[name] != value]:
             raise ValueError(
                 f"patient {patient.patient_id!r}: observation {item['obs_id']!r}: {differs[0]}: "
@@ -229,7 +206,7 @@ def check_sources(pack: dict[str, Any], patient: Patient, stored: Collection[str
             raise ValueError(f"patient {patient.patient_id!r}: observation {item['obs_id']!r}: the vector store has no such row")
 
 
-def check_fields(value: Any, fields: dict[str, Any], where: str) -> None:
+def check_fields(value: Any, fields: dict[str, Any], where: str, optional: Collection[str] = ()) -> None:
     """Exactly these fields, each of its type; a tuple with None allows null; float takes int, and must be finite.
 
     Raises: ValueError with `where` and the field.
@@ -237,7 +214,7 @@ def check_fields(value: Any, fields: dict[str, Any], where: str) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: got {type(value).__name__}, expected an object")
     for name in fields:
-        if name not in value:
+        if name not in value and name not in optional:
             raise ValueError(f"{where}: {name}: missing")
     for name, v in value.items():
         if name not in fields:

@@ -48,7 +48,11 @@ def normalise(text: str) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"got {type(text).__name__}, expected str")
-    return " ".join(text.lower().split()) if text.isascii() else _mapped(text)[0]
+    if text.isascii():
+        return " ".join(text.lower().split())
+    if any(_character(c)[1] for c in set(text)):
+        return _mapped(text)[0]
+    return " ".join(_form(text).split())  # no clusters to cut
 
 
 def _ascii_starts(text: str) -> np.ndarray:
@@ -117,7 +121,7 @@ def _mapped(text: str) -> tuple[str, np.ndarray, np.ndarray]:
 class NormalizedSource:
     """A note (or code title) prepared once for many quotes: `raw`, its canonical `text`, and offsets between them.
 
-    Each form is built when first asked for and kept, about 20 ns a character for ASCII text; build one per note id.
+    Each form is built when first asked for and kept (some 20 bytes a character in all); make one per note id.
     """
 
     def __init__(self, raw: str):
@@ -128,19 +132,25 @@ class NormalizedSource:
     @functools.cached_property
     def text(self) -> str:
         """The canonical form of `raw`."""
-        return normalise(self.raw) if self.raw.isascii() else self._map[0]
+        return normalise(self.raw)
 
     @functools.cached_property
-    def _map(self) -> tuple[str, np.ndarray, np.ndarray]:
+    def _map(self) -> tuple[np.ndarray, np.ndarray]:
         if self.raw.isascii():
             starts = _ascii_starts(self.raw)
-            return self.text, starts, starts + np.int32(1)
-        return _mapped(self.raw)
+            return starts, starts + np.int32(1)
+        return _mapped(self.raw)[1:]
 
     def raw_span(self, start: int, end: int) -> tuple[int, int]:
         """Raw [start, end) offsets of the non-empty piece text[start:end]."""
-        _, starts, ends = self._map
+        starts, ends = self._map
         return int(starts[start]), int(ends[end - 1])
+
+    @functools.cached_property
+    def trigrams(self) -> np.ndarray:
+        """intp[n]: `trigrams(text)`, padded with 65536 to a multiple of 8."""
+        hashes = trigrams(self.text)
+        return np.concatenate([hashes, np.full(-hashes.size % 8, 65536, np.intp)])
 
     @functools.cached_property
     def folded(self) -> tuple[str, np.ndarray]:
@@ -169,3 +179,10 @@ def fold(text: str) -> tuple[str, np.ndarray]:
         pieces.append(marked[at:m.start()])
         at = m.end()
     return "".join(pieces) + marked[at:], np.flatnonzero(keep).astype(np.int32)
+
+
+def trigrams(text: str) -> np.ndarray:
+    """intp[max(len(text) - 2, 0)]: a 16-bit hash of each three neighbouring characters."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    mixed = codes[:-2] * np.uint32(961) + codes[1:-1] * np.uint32(31) + codes[2:]
+    return (mixed & np.uint32(0xFFFF)).astype(np.intp)

@@ -12,6 +12,7 @@ from core_jax.records import RecordError
 
 MODALITIES = ("note", "code")
 UNIT_TOLERANCE = 1e-3
+READ_ROWS = 16_384  # at most this many rows a read, unless one patient has more
 
 
 class Store(Protocol):
@@ -73,8 +74,7 @@ class PackedCohort:
             off[m] = np.concatenate([[0], np.cumsum(sizes[m])]).astype(np.int64)
             x[m] = _rows(int(off[m][-1]), store.dim, scratch, m)
             mean[m] = np.zeros((len(ids), store.dim), np.float32)
-        for n, plan in enumerate(plans):
-            rows = np.asarray(store.read(plan.start, plan.stop), np.float32)
+        for n, plan, rows in _read(store, plans):
             for m in MODALITIES:
                 mine = rows[plan.local[m]]
                 _check_rows(mine, plan.patient_id, plan.obs[m])
@@ -122,6 +122,20 @@ def _plan(store: Store, patient_id: str, obs_ids: list[str]) -> _Plan:
     if not seen:
         raise RecordError(f"patient {patient_id}: no note and no code before the prediction time")
     return _Plan(patient_id, start, stop, {m: np.array(v, np.int64) for m, v in local.items()}, obs)
+
+
+def _read(store: Store, plans: Sequence[_Plan]):
+    """(number, plan, its stored rows [n, d]), patients that follow each other in the store read together."""
+    first = 0
+    while first < len(plans):
+        last = first + 1
+        while (last < len(plans) and plans[last].start == plans[last - 1].stop
+               and plans[last].stop - plans[first].start <= READ_ROWS):
+            last += 1
+        block = np.asarray(store.read(plans[first].start, plans[last - 1].stop), np.float32)
+        for n in range(first, last):
+            yield n, plans[n], block[plans[n].start - plans[first].start: plans[n].stop - plans[first].start]
+        first = last
 
 
 def _rows(n: int, d: int, scratch: str | os.PathLike | None, modality: str) -> np.ndarray:

@@ -31,34 +31,42 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CUES = frozenset(
     "no not nor neither never none nil without w/o deny denies denied denying negative neg absent absence lack lacks "
     "lacked lacking cannot".split())
+_HINT = re.compile(
+    r"\b(?:n(?:o[tr]?|one|il|ever|either|eg(?:ative)?)|den(?:y|ie[sd]|ying)|without|w/o|absen(?:t|ce)|lack(?:s|ed|ing)?"
+    r"|cannot)\b|n['\u2019]t\b")
 _PREFIXES = ("a", "an", "non", "non-", "un", "in", "im", "ir", "il", "dis", "anti", "anti-")
 _NOT_NEGATIONS = re.compile(r"\bgram[- ]neg(?:ative)?\b|\bnot only\b|\bno\. ?(?=\d)")
-_CLAUSE_END = re.compile(
-    r"(?<!\bmr)(?<!\bdr)(?<!\bms)(?<!\bmrs)(?<!\bpt)(?<!\bvs)[.;!?](?=\s|$)"
-    r"|\b(?:but|however|although|though|except|besides)\b", re.I)
+_STOP = re.compile(r"[.;!?](?!\S)")
+_ABBREVIATION = re.compile(r"\b(?:mr|mrs|ms|dr|pt|vs)\.$")
+_TURN = re.compile(r"\b(?:but|however|although|though|except|besides)\b")
 _BULLET = re.compile(r"[-*\u2022#]|\d+[.)]\s")
 _DENIED_AFTER = re.compile(
     r"\s?(?:[:=]|\s[-\u2013]\s)\s?(?:no|none|nil|denies|denied|negative|neg|absent)\b"
     r"|\s{0,3}(?:(?:was|were|is|are|has|have|had|been)\s+){1,3}(?:not|never|denied|absent|negative|excluded|ruled\s+out)\b"
     r"|[ \t]?(?:denied|absent|excluded|ruled\s+out|negative"
     r"|not\s+(?:present|seen|found|noted|identified|detected|demonstrated|visuali[sz]ed|appreciated|evident))\b", re.I)
-_CONTEXT = 200  # raw characters read before a span
+_CONTEXT = 160  # raw characters read before a span
 _WRAPPED = 50  # a line at least this long goes on in the next one even if that begins with a capital
 _SCOPE = 12  # words in which a cue before the span still acts
 
 
-def words(text: str) -> int:
-    """Number of words of a canonical text.
+def words(text: str, enough: int = 5) -> int:
+    """Number of words of a canonical text, counted up to `enough`.
 
     Runs between blanks that hold a letter or digit count one. Scripts that write no blanks are counted by length: two
     Han or Kana characters, or four Thai, Lao, Tibetan, Myanmar or Khmer ones, make a word (rounded up).
     """
-    han = thai = 0
-    if not text.isascii():
-        groups = [m.lastindex for m in _UNSPACED.finditer(text)]
-        han, thai = groups.count(1), groups.count(2)
-        text = _UNSPACED.sub(" ", text)
-    return sum(1 for run in text.split() if _ALNUM.search(run)) + -(-han // 2) + -(-thai // 4)
+    han = thai = count = 0
+    for run in text.split():
+        if not run.isascii() and (groups := [m.lastindex for m in _UNSPACED.finditer(run)]):
+            han += groups.count(1)
+            thai += groups.count(2)
+            count += sum(1 for r in _UNSPACED.sub(" ", run).split() if _ALNUM.search(r))
+        elif _ALNUM.search(run):
+            count += 1
+        if count + (han + 1) // 2 + (thai + 3) // 4 >= enough:
+            return enough
+    return count + (han + 1) // 2 + (thai + 3) // 4
 
 
 def bounded(text: str, start: int, end: int) -> bool:
@@ -121,8 +129,10 @@ def _clause_before(raw: str, start: int) -> str:
         if not line.strip() or _BULLET.match(head) or len(line.strip()) < _WRAPPED and not head[:1].islower():
             break
         clause = f"{line} {clause}"
-    last = max((m.end() for m in _CLAUSE_END.finditer(clause)), default=0)
-    return _NOT_NEGATIONS.sub(" ", normalise(clause[last:]))
+    clause = clause.lower()
+    stops = [m.end() for m in _STOP.finditer(clause) if not _ABBREVIATION.search(clause, max(0, m.end() - 5), m.end())]
+    stops += [m.end() for m in _TURN.finditer(clause)]
+    return _NOT_NEGATIONS.sub(" ", clause[max(stops, default=0):])
 
 
 def _cues(tokens: list[str]) -> list[str]:
@@ -134,9 +144,9 @@ def _negated_outside(quote: str, raw: str, start: int, end: int) -> bool:
         cut = re.search(r"[^\W\d_]+-?$", raw[max(0, start - 8):start])
         if cut and cut.group().lower() in _PREFIXES:
             return True
-    head = _TOKEN.findall(normalise(quote[:80]))[:2]
-    if not _cues(head) and _cues(_TOKEN.findall(_clause_before(raw, start))[-_SCOPE:]):
-        return True
+    if _HINT.search(raw[max(0, start - _CONTEXT):start].lower()) and not _cues(_TOKEN.findall(quote[:40].lower())[:2]):
+        if _cues(_TOKEN.findall(_clause_before(raw, start))[-_SCOPE:]):
+            return True
     return raw[end - 1] not in ".;!?" and _DENIED_AFTER.match(raw, end, end + 60) is not None
 
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from core_jax import settings, stats
 from core_jax.ckpt.state import Checkpoints
@@ -29,6 +30,7 @@ from core_jax.records import Label, atomic_write
 from core_jax.train import (
     EarlyStopping,
     MetricsLog,
+    Step,
     TrainingStopped,
     TrainState,
     adamw,
@@ -38,9 +40,9 @@ from core_jax.train import (
     warmup_constant,
 )
 from evigen_jax import losses, metrics, retriever
-from evigen_jax.batches import MODALITIES, Feed, assemble, fits_on_device, plan
+from evigen_jax.batches import Feed, assemble, fits_on_device, plan
 from evigen_jax.curves import training_curves
-from evigen_jax.packed import PackedCohort
+from evigen_jax.packed import MODALITIES, PackedCohort
 from evigen_jax.retriever import EviGenConfig
 
 PyTree = Any
@@ -208,21 +210,24 @@ def versions() -> dict[str, str]:
 
 # ---- fitting --------------------------------------------------------------------------------------------------
 
-def initial_params(packed: PackedCohort, train_rows: np.ndarray, model_config: EviGenConfig, train_config: TrainConfig,
+def initial_params(packed: PackedCohort, patients: np.ndarray, model_config: EviGenConfig, train_config: TrainConfig,
                    key: jax.Array) -> PyTree:
-    """Fresh parameters with the queries that train_config.query_init asks for; k-means sees training patients only."""
+    """Fresh parameters; with query_init "kmeans" the queries are centres of (at most 20,000) rows of these patients.
+
+    Raises: ValueError: more queries of a modality than rows to place them on.
+    """
     if train_config.query_init != "kmeans":
         return retriever.init(model_config, key, query_init=train_config.query_init)
-    params = retriever.init(model_config, key)
-    parts = []
-    for m, n in zip(MODALITIES, (model_config.n_note, model_config.n_code)):
+    params, rng = retriever.init(model_config, key), np.random.default_rng(train_config.seed)
+    centres = []
+    for i, (m, n) in enumerate(zip(MODALITIES, (model_config.n_note, model_config.n_code))):
         if n:
-            key, sub = jax.random.split(key)
-            x, off = getattr(packed, f"x_{m}"), getattr(packed, f"off_{m}")
-            rows = np.concatenate([np.arange(off[i], off[i + 1]) for i in train_rows])
-            pick = np.random.default_rng(train_config.seed).permutation(rows)[:_KMEANS_ROWS]
-            parts.append(retriever.init_queries_from(jnp.asarray(x[np.sort(pick)]), sub, n=n))
-    return {**params, "query": jnp.concatenate(parts)}
+            off, x = getattr(packed, f"off_{m}"), getattr(packed, f"x_{m}")
+            rows = np.concatenate([np.arange(off[p], off[p + 1]) for p in patients])
+            rows = np.sort(rng.choice(rows, min(len(rows), _KMEANS_ROWS), replace=False))
+            place = jax.jit(retriever.init_queries_from, static_argnames="n")
+            centres.append(place(jnp.asarray(x[rows]), jax.random.fold_in(key, i + 1), n=n))
+    return {**params, "query": jnp.concatenate(centres)}
 
 
 def epoch_groups(rows: np.ndarray, batch: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -276,20 +281,12 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
     if done is not None:
         return done
 
-    is_frozen = functools.partial(_starts, tuple(frozen))
-    optimizer = adamw(warmup_constant(train_config.lr, train_config.warmup_steps), weight_decay=train_config.weight_decay,
-                      decays=lambda path: path in DECAYED, frozen=is_frozen)
+    frozen = tuple(sorted(frozen))
+    step, optimizer = _step(loss, apply, model_config, frozen, train_config.lr, train_config.warmup_steps,
+                            train_config.weight_decay, train_config.pos_weight)
+    compiled_before = step.traces
     resident = train_config.resident == "device" or (train_config.resident == "auto" and fits_on_device(packed))
     feed = Feed(packed, resident=resident)
-    if loss is selector_loss:
-        loss = functools.partial(selector_loss, apply=apply)
-
-    def batch_loss(params, data, key, *, max_segment):
-        corpus, batch = data
-        return loss(params, assemble(corpus, batch), key, config=model_config, max_segment=max_segment,
-                    pos_weight=train_config.pos_weight)
-
-    step = make_step(batch_loss, optimizer)
     state = new_state(params, optimizer)
     stopping = EarlyStopping(train_config.patience)
     log = MetricsLog(os.path.join(out_dir, "metrics.jsonl"))
@@ -313,7 +310,7 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
                     break
                 began, at = time.perf_counter(), (epoch - 1) * per_epoch
                 state, rows = _run_epoch(step, state, noise_key, feed, groups[epoch - 1], shapes[at: at + per_epoch],
-                                         first_step=at + 1, guard_queries=not is_frozen("query"), bar=bar)
+                                         first_step=at + 1, guard_queries=not _starts(frozen, "query"), bar=bar)
                 seconds = time.perf_counter() - began
                 val = predict(state.params, packed, model_config, patients=splits["val"], apply=apply, feed=feed)
                 if not np.isfinite(val["logit"]).all():
@@ -331,7 +328,7 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
                     "val_loss": _cross_entropy(val["label"], val["logit"]),
                     "val_active": float(val["gate"].sum(axis=1).mean()), "best_epoch": stopping.best_epoch,
                     "seconds": round(seconds, 3), "rows_per_s": round(float(_rows(packed)[splits["train"]].sum()) / seconds, 1),
-                    "patients_per_s": round(len(splits["train"]) / seconds, 1), "compiles": step.traces,
+                    "patients_per_s": round(len(splits["train"]) / seconds, 1), "compiles": step.traces - compiled_before,
                 }
                 log.append(row)
                 history.append(row)
@@ -350,6 +347,22 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
                     best={f"seed {train_config.seed}": stopping.best_epoch})
     _write_json(os.path.join(out_dir, "result.json"), result.summary())
     return result
+
+
+@functools.lru_cache(maxsize=4)
+def _step(loss: Callable, apply: Callable, model_config: EviGenConfig, frozen: tuple[str, ...], lr: float, warmup_steps: int,
+          weight_decay: float, pos_weight: float) -> tuple[Step, optax.GradientTransformation]:
+    """The compiled update and its optimiser; kept, so that the runs of several seeds compile once."""
+    optimizer = adamw(warmup_constant(lr, warmup_steps), weight_decay=weight_decay, decays=lambda path: path in DECAYED,
+                      frozen=functools.partial(_starts, frozen))
+    if loss is selector_loss:
+        loss = functools.partial(selector_loss, apply=apply)
+
+    def batch_loss(params, data, key, *, max_segment):
+        corpus, batch = data
+        return loss(params, assemble(corpus, batch), key, config=model_config, max_segment=max_segment, pos_weight=pos_weight)
+
+    return make_step(batch_loss, optimizer), optimizer
 
 
 def _run_epoch(step, state: TrainState, key, feed: Feed, groups, shapes, *, first_step: int, guard_queries: bool, bar):

@@ -19,6 +19,7 @@ import pathlib
 import sys
 from typing import Any
 
+import jax
 import numpy as np
 from absl import app, flags
 
@@ -27,6 +28,7 @@ from core_jax.embed import load_encoder
 from core_jax.records import atomic_write, read_jsonl
 from core_jax.synth.queries import ORACLE_QUERIES, RAG_QUERIES_CODE, RAG_QUERIES_NOTE
 from evigen_jax import explain, metrics, retriever, summaries, train
+from evigen_jax.arms import FROZEN, fixed_queries, similarity_evidence
 from evigen_jax.config import Config
 from evigen_jax.inputs import Inputs, load
 
@@ -53,22 +55,22 @@ def arms(base: Config, dim: int) -> dict[str, Arm]:
     """Every arm's settings. Fixed queries are embedded by the store's encoder."""
     encoder = load_encoder(base.encoder.name, base.encoder.pooling)
     rag = encoder.encode(RAG_QUERIES_NOTE), encoder.encode(RAG_QUERIES_CODE)
-    definitions = encoder.encode(list(ORACLE_QUERIES.values()))
+    oracle_queries = (encoder.encode(list(ORACLE_QUERIES.values())),) * 2
 
     def changed(**model) -> Config:
         return dataclasses.replace(base, model=dataclasses.replace(base.model, d=dim, **model))
 
     paper = dataclasses.replace(
         base, model=retriever.EviGenConfig(d=dim, n_note=4, n_code=4),
-        train=dataclasses.replace(base.train, lr=1e-3, warmup_steps=500, query_init="normal"))
-    fixed = {"gating": False, "lambda_aux": 0.0}
+        train=dataclasses.replace(base.train, lr=1e-3, warmup_steps=500, epochs=20, query_init="normal"))
+    similarity, oracle = (dataclasses.replace(base, model=fixed_queries(changed().model, *q)[0]) for q in (rag, oracle_queries))
     return {
         "evigen": Arm(changed()),
         "paper": Arm(paper),
         "gates off": Arm(changed(gating=False)),
-        "gates off, lambda 0": Arm(changed(**fixed)),
-        "similarity": Arm(changed(n_note=len(rag[0]), n_code=len(rag[1]), **fixed), rag, "similarity"),
-        "oracle queries": Arm(changed(n_note=len(definitions), n_code=len(definitions), **fixed), (definitions, definitions)),
+        "gates off, lambda 0": Arm(changed(gating=False, lambda_aux=0.0)),
+        "similarity": Arm(similarity, rag, "similarity"),
+        "oracle queries": Arm(oracle, oracle_queries),
     }
 
 
@@ -77,33 +79,17 @@ def one_seed(data: Inputs, arm: Arm, seed: int, gold: list[dict[str, Any]], fold
     config = dataclasses.replace(arm.config.train, seed=seed)
     options: dict[str, Any] = {}
     if arm.queries is not None:
-        import jax
-
-        params = train.initial_params(arm.config.model, config, jax.random.key(seed), data.packed)
-        options = {"params": {**params, "query": np.concatenate(arm.queries)}, "frozen": ("query", "eta")}
+        _, init = fixed_queries(arm.config.model, *arm.queries)
+        options = {"params": init(jax.random.key(seed)), "frozen": FROZEN}
     done = train.fit(data.packed, data.labels, arm.config.model, config, folder, info=data.info(), progress=sys.stderr.isatty(), **options)
     rows = summaries.predictions(data, done.best_params, arm.config.model, "test")
     packs = explain.packs(data, done.best_params, arm.config.model, arm.config.explain, split="test", run_id=folder.name, progress=False)
     evidence = {p["patient_id"]: p["items"] for p in packs}
     if arm.ranking == "similarity":
-        evidence = most_similar(data, arm, [r["patient_id"] for r in rows])
+        evidence = similarity_evidence(data.packed, *arm.queries, patients=summaries.members(data, "test"))
     observed = {i: list(data.observations[i]) for i in evidence}
     report = metrics.planted_report(evidence, gold, observed, rows)
     return report | {"seed": seed, "epochs": done.epochs, "active": float(np.mean([sum(r["gate"]) for r in rows]))}
-
-
-def most_similar(data: Inputs, arm: Arm, patients: list[str], k: int = 5) -> dict[str, list[dict[str, Any]]]:
-    """The k observations of each patient closest to any fixed query of their modality."""
-    place = {i: n for n, i in enumerate(data.packed.patient_ids)}
-    out = {}
-    for i in patients:
-        n, scored = place[i], []
-        for modality, queries in zip(("note", "code"), arm.queries):
-            off = getattr(data.packed, f"off_{modality}")
-            x = getattr(data.packed, f"x_{modality}")[off[n]: off[n + 1]]
-            scored += [(-float(s), o) for s, o in zip((x @ queries.T).max(axis=1), data.packed.observations(n, modality))] if len(x) else []
-        out[i] = [{"obs_id": o} for _, o in sorted(scored)[:k]]
-    return out
 
 
 COLUMNS = (("auc", "AUC"), ("bayes_gap", "gap to Bayes"), ("ece", "ECE"), ("recall", "recall@5"), ("precision", "precision@5"),

@@ -1,9 +1,10 @@
 """Drop identifiers and dates from everything a report is made of, before a page is made of it.
 
-Patients become `patient-001`, their notes `note-1` (numbers, never digests: a digest of a short id can be guessed). Every
-time and date field goes; ages stay, to a tenth of a year and capped at 90. In text that a generator wrote, known ids and
-ISO dates are replaced. Text that was recorded, and quotes of it, is left as it is: offsets must hold, and the page says so.
+Patients become `patient-001`, their notes `note-1` (numbers, never digests: a digest of a short id can be guessed).
+Every time and date field goes; ages stay, to a tenth of a year and capped at 90. In text that a generator wrote, known
+ids and ISO dates are replaced. Recorded text, and quotes of it, is left as it is: offsets must hold; the page says so.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -34,7 +35,11 @@ class Aliases:
     def ids(self, patient: Patient) -> dict[str, str]:
         """Every identifier of one record, but codes, which identify nobody."""
         out = {note.note_id: f"note-{i}" for i, note in enumerate(patient.notes, 1)}
-        out |= {e.encounter_id: f"encounter-{i}" for i, e in enumerate(patient.encounters, 1) if e.encounter_id not in out}
+        out |= {
+            e.encounter_id: f"encounter-{i}"
+            for i, e in enumerate(patient.encounters, 1)
+            if e.encounter_id not in out
+        }
         return out | {patient.patient_id: self.patient(patient.patient_id)}
 
     def observation(self, obs_id: str, ids: Mapping[str, str]) -> str:
@@ -48,8 +53,13 @@ def age(years: float | None) -> float | None:
 
 def patient(record: Patient, ids: Mapping[str, str]) -> Patient:
     """The record with ids replaced and dates gone; texts, titles and order stay."""
-    notes = tuple(dataclasses.replace(n, note_id=ids[n.note_id], time=None, encounter_id=None, age_years=age(n.age_years)) for n in record.notes)
-    codes = tuple(dataclasses.replace(c, time=None, encounter_id=None, age_years=age(c.age_years)) for c in record.codes)
+    notes = tuple(
+        dataclasses.replace(n, note_id=ids[n.note_id], time=None, encounter_id=None, age_years=age(n.age_years))
+        for n in record.notes
+    )
+    codes = tuple(
+        dataclasses.replace(c, time=None, encounter_id=None, age_years=age(c.age_years)) for c in record.codes
+    )
     return Patient(ids[record.patient_id], sex=record.sex, notes=notes, codes=codes)
 
 
@@ -74,36 +84,55 @@ def scrub(value: Any, ids: Mapping[str, str], key: str = "") -> Any:
 
 
 def _replace(text: str, ids: Mapping[str, str]) -> str:
-    """Known ids in running text, in one pass. One that could be a plain number or word only where the text calls it an id."""
+    """Known ids in running text, in one pass; a plain number or word only where the text calls it an id."""
     found = sorted((old for old in ids if old in text), key=len, reverse=True)
-    distinct = [old for old in found if len(old) >= 5 or (any(c.isalpha() for c in old) and any(c.isdigit() for c in old))]
+    distinct = [
+        old for old in found if len(old) >= 5 or (any(c.isalpha() for c in old) and any(c.isdigit() for c in old))
+    ]
     plain = [old for old in found if old not in distinct]
     forms = [("", distinct), (_NAMED, plain)]
-    pattern = "|".join(rf"{lead}(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, group))})(?![A-Za-z0-9])" for lead, group in forms if group)
+    pattern = "|".join(
+        rf"{lead}(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, group))})(?![A-Za-z0-9])"
+        for lead, group in forms
+        if group
+    )
     if not pattern:
         return text
 
     def new(match: re.Match) -> str:
         lead = (match[1] or "") if plain else ""
-        return lead + ids[match[0][len(lead):]]
+        return lead + ids[match[0][len(lead) :]]
 
     return re.sub(pattern, new, text)
 
 
 def case(original: Case, aliases: Aliases) -> Case:
     ids = aliases.ids(original.patient)
-    return dataclasses.replace(original, patient=patient(original.patient, ids), pack=scrub(original.pack, ids),
-                               rationale=None if original.rationale is None else scrub(original.rationale, ids),
-                               verification=None if original.verification is None else scrub(original.verification, ids), age=age(original.age))
+    return dataclasses.replace(
+        original,
+        patient=patient(original.patient, ids),
+        pack=scrub(original.pack, ids),
+        rationale=None if original.rationale is None else scrub(original.rationale, ids),
+        verification=None if original.verification is None else scrub(original.verification, ids),
+        age=age(original.age),
+    )
 
 
-def query_examples(rows: Iterable[Mapping[str, Any]] | None, aliases: Aliases, records: Mapping[str, Patient]) -> list[dict[str, Any]]:
+def query_examples(
+    rows: Iterable[Mapping[str, Any]] | None, aliases: Aliases, records: Mapping[str, Patient]
+) -> list[dict[str, Any]]:
     out = []
     for row in rows or []:
         items = []
         for item in row["items"]:
             known = records.get(item["patient_id"])
             ids = aliases.ids(known) if known is not None else {}
-            items.append(dict(item) | {"patient_id": aliases.patient(item["patient_id"]), "obs_id": aliases.observation(item["obs_id"], ids)})
+            items.append(
+                dict(item)
+                | {
+                    "patient_id": aliases.patient(item["patient_id"]),
+                    "obs_id": aliases.observation(item["obs_id"], ids),
+                }
+            )
         out.append(dict(row) | {"items": items})
     return out

@@ -1,4 +1,5 @@
 """A note with its evidence highlighted: overlapping and crossing spans are cut into segments, so tags always nest."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -17,8 +18,9 @@ _DIFF_WORDS = 300
 
 @dataclasses.dataclass(frozen=True)
 class Highlight:
-    """One span of a source. kind: "item" (an observation of the pack), "quote" (verified) or "closest" (nearest to a failed quote).
+    """One span of a source.
 
+    kind is "item" (an observation of the pack), "quote" (verified) or "closest" (nearest to a failed quote);
     anchor is the id of its first segment ("" for further segments of one quote), keys the anchors it answers to,
     back the href of its factor card, label what the small link there says, hint what it is called aloud.
     """
@@ -34,7 +36,7 @@ class Highlight:
 
 
 def windows(text: str, spans: Sequence[tuple[int, int]], pad: int = PAD) -> list[tuple[int, int]]:
-    """What of the note is visible at once: `pad` characters around each span, moved out to word ends, merged where close."""
+    """What of a note is visible at once: `pad` characters around each span, out to word ends, merged where close."""
     out: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         lo, hi = max(0, start - pad), min(len(text), end + pad)
@@ -65,7 +67,11 @@ def render(text: str, highlights: Sequence[Highlight]) -> tuple[Markup, int]:
         inner = escape_visible(text, start, end)
         if not any(lo <= start and end <= hi for lo, hi in shown):
             hidden += end - start
-            out.append(Markup('<span class="cut">[\u2026 {:,} characters \u2026]</span><span class="gap">{}</span>').format(end - start, inner))
+            out.append(
+                Markup(
+                    '<span class="cut">[\u2026 {:,} characters \u2026]</span><span class="gap">{}</span>'
+                ).format(end - start, inner)
+            )
             continue
         cover = [h for h in highlights if h.start <= start and end <= h.end]
         starting = [h for h in cover if h.start == start and h.anchor]
@@ -77,8 +83,11 @@ def render(text: str, highlights: Sequence[Highlight]) -> tuple[Markup, int]:
         elif cover:
             inner = Markup('<span class="item" data-keys="{}">{}</span>').format(keys, inner)
         tags = Markup("").join(
-            Markup('<a class="tag {}" href="{}" title="{}" aria-label="{}">{}</a>').format(h.kind, h.back, h.hint, h.hint, h.label)
-            for h in starting)
+            Markup('<a class="tag {}" href="{}" title="{}" aria-label="{}">{}</a>').format(
+                h.kind, h.back, h.hint, h.hint, h.label
+            )
+            for h in starting
+        )
         for h in reversed(starting):
             inner = Markup('<span class="at" id="{}">{}</span>').format(h.anchor, inner)
         out.append(tags + inner)
@@ -86,7 +95,7 @@ def render(text: str, highlights: Sequence[Highlight]) -> tuple[Markup, int]:
 
 
 def word_diff(quote: str, source: str) -> list[tuple[str, str]]:
-    """Word by word: ("same" | "quote" | "source", words), "quote" standing only in the quote, "source" only in the source.
+    """Word by word: ("same" | "quote" | "source", words); "quote": only in the quote, "source": only in the source.
 
     The first 300 words of each are compared.
     """

@@ -1,8 +1,9 @@
 """Text from records -> safe text for a page: escaped, nothing invisible, nothing executable.
 
-Two doors lead from data to HTML. Jinja escapes every expression, and `finalize` makes hidden characters visible in each;
-note texts go through `escape_visible`, which does the same and returns Markup. JSON goes through `json_for_script`.
+Two doors lead from data to HTML. Jinja escapes every expression, and `finalize` makes hidden characters visible in
+each; note texts go through `escape_visible`, which does the same. JSON goes through `json_for_script`.
 """
+
 from __future__ import annotations
 
 import base64
@@ -43,7 +44,7 @@ def finalize(value: Any) -> Any:
 def escape_visible(text: str, start: int, end: int) -> Markup:
     """`text[start:end]` escaped, its hidden characters shown; CRLF and CR become one newline, across cuts too."""
     piece = text[start:end]
-    if piece.endswith("\r") and text[end:end + 1] == "\n":
+    if piece.endswith("\r") and text[end : end + 1] == "\n":
         piece = piece[:-1]
     piece = piece.replace("\r\n", "\n").replace("\r", "\n")
     return Markup(HIDDEN.sub(lambda m: f'<span class="hidden-char">{code_point(m)}</span>', str(escape(piece))))
@@ -76,7 +77,13 @@ def page_stem(patient_id: str, taken: set[str]) -> str:
     stem = f"patient-{patient_id}"
     if not _FILE_NAME.fullmatch(patient_id) or stem.casefold() in taken:
         plain = re.sub(r"[^A-Za-z0-9]+", "-", patient_id).strip("-")[:32]
-        stem = "-".join(["patient", *([plain] if plain else []), hashlib.sha256(patient_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]])
+        stem = "-".join(
+            [
+                "patient",
+                *([plain] if plain else []),
+                hashlib.sha256(patient_id.encode("utf-8", "surrogatepass")).hexdigest()[:10],
+            ]
+        )
     if stem.casefold() in taken:
         raise ValueError(f"got two patients whose page would be {stem}.html (the second is {patient_id!r})")
     taken.add(stem.casefold())

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from rapidfuzz import fuzz
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-KINDS = ("verbatim", "reflowed", "edited", "absent")
+KINDS = ("verbatim", "reflowed", "edited", "foreign", "absent")
 
 
 def normalise(text: str) -> str:
@@ -44,14 +44,19 @@ def quotes(note: str, other: str, kind: str, length: int, count: int, seed: int 
     """`count` quotes of about `length` characters.
 
     verbatim: cut from `note` at word boundaries; reflowed: the same with line breaks and capitals changed; edited: with
-    one letter in thirty replaced; absent: cut from `other`, a text that `note` does not hold.
+    one letter in thirty replaced; foreign: cut from `other` and not in `note` (templated notes hold near copies of it);
+    absent: words of `other` in random order.
     """
     rng = random.Random(f"{kind}/{length}/{seed}")
-    text, out = (other if kind == "absent" else note), []
+    text, out = (other if kind in ("foreign", "absent") else note), []
+    words = text.split() if kind == "absent" else []
     while len(out) < count:
+        if words:
+            out.append(" ".join(rng.choices(words, k=length))[:length].strip())
+            continue
         at = text.find(" ", rng.randrange(len(text) - 2 * length)) + 1
         quote = text[at:text.rfind(" ", at, at + length)]
-        if len(quote) < length // 2 or (kind == "absent" and quote in note):
+        if len(quote) < length // 2 or (kind == "foreign" and quote in note):
             continue
         if kind == "reflowed":
             quote = quote.replace(" ", "\n", 1 + length // 80).capitalize()

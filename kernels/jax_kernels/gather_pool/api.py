@@ -32,8 +32,7 @@ def gather_pool(x: jax.Array, rows: jax.Array, scores: jax.Array, valid: jax.Arr
                          f"{tuple(valid.shape)}, expected [S, d] and three of [P, N, k]")
     if not temperature > 0:
         raise ValueError(f"got temperature={temperature}, expected above 0")
-    if x.shape[0] == 0:
-        x = jnp.zeros((1, x.shape[1]), x.dtype)
+    x, rows, scores, valid = rows_or_zero(x), jnp.asarray(rows), jnp.asarray(scores), jnp.asarray(valid)
     return _gather_pool(x, rows, scores, valid, temperature, implementation)
 
 
@@ -60,6 +59,11 @@ def masked_softmax(scores: jax.Array, valid: jax.Array, temperature: float) -> j
 def score_cotangent(alpha: jax.Array, toward: jax.Array, temperature: float) -> jax.Array:
     """Softmax vjp: cotangent of the scores from the cotangent `toward` of alpha. All [P, N, k]."""
     return alpha * (toward - jnp.sum(alpha * toward, axis=-1, keepdims=True)) / temperature
+
+
+def rows_or_zero(x: jax.Array) -> jax.Array:
+    """x [S, d], or one row of zeros where S is 0, so that an index always has something to point at."""
+    return jnp.asarray(x) if x.shape[0] else jnp.zeros((1, x.shape[1]), x.dtype)
 
 
 def gathered(x: jax.Array, rows: jax.Array, valid: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jax_kernels import dispatch
+from jax_kernels.gather_pool.api import gathered, rows_or_zero
 from jax_kernels.segment_topk import reference, xla
 
 TABLE = (
@@ -36,9 +37,7 @@ def segment_topk(q: jax.Array, x: jax.Array, offsets: jax.Array, *, k: int, max_
         cannot run here.
     """
     check(q, x, offsets, k, max_segment)
-    if x.shape[0] == 0:
-        x = jnp.zeros((1, x.shape[1]), x.dtype)
-    return _segment_topk(q, x, offsets, k, max_segment, implementation)
+    return _segment_topk(jnp.asarray(q), rows_or_zero(x), jnp.asarray(offsets), k, max_segment, implementation)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
@@ -60,16 +59,11 @@ def _forward(q, x, offsets, k, max_segment, implementation):
 def _backward(k, max_segment, implementation, saved, cotangents):
     x, rows, valid, like = saved
     weight = jnp.where(valid, cotangents[0], 0.0)
-    picked = jnp.where(valid[..., None], take(x, rows), 0.0)
-    return jnp.einsum("pnk,pnkd->nd", weight, picked, precision=jax.lax.Precision.HIGHEST).astype(like.dtype), None, None
+    dq = jnp.einsum("pnk,pnkd->nd", weight, gathered(x, rows, valid), precision=jax.lax.Precision.HIGHEST)
+    return dq.astype(like.dtype), None, None
 
 
 _segment_topk.defvjp(_forward, _backward)
-
-
-def take(x: jax.Array, rows: jax.Array) -> jax.Array:
-    """x[rows] as float32 with row -1 (nothing there) read as row 0: mask it."""
-    return x.at[jnp.maximum(rows, 0)].get(mode="promise_in_bounds").astype(jnp.float32)
 
 
 def check(q, x, offsets, k: int, max_segment: int) -> None:

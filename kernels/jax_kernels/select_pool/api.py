@@ -32,9 +32,7 @@ def select_pool(q: jax.Array, x: jax.Array, offsets: jax.Array, *, k: int, max_s
     topk.check(q, x, offsets, k, max_segment)
     if not temperature > 0:
         raise ValueError(f"got temperature={temperature}, expected above 0")
-    if x.shape[0] == 0:
-        x = jnp.zeros((1, x.shape[1]), x.dtype)
-    return _select_pool(q, x, offsets, k, max_segment, temperature, implementation)
+    return _select_pool(jnp.asarray(q), pool.rows_or_zero(x), jnp.asarray(offsets), k, max_segment, temperature, implementation)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6))

@@ -1,0 +1,180 @@
+"""The BERT-family encoder without its reference: pooling, packing, batch mates, the tree, the config."""
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from core_jax import params as P
+from core_jax.models import encoder
+from core_jax.models.config import BertConfig
+
+CONFIG = BertConfig(vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, intermediate_size=24, max_positions=40,
+                    type_vocab_size=2, layer_norm_eps=1e-12, activation="gelu", position_offset=0)
+
+
+def _params(config=CONFIG, seed=0):
+    """Nothing at zero or one, so that every array matters."""
+    tree = P.init(encoder.spec(config), jax.random.key(seed))
+    leaves, shape = jax.tree.flatten(tree)
+    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
+    return jax.tree.unflatten(shape, [x + 0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves)])
+
+
+@pytest.fixture(scope="module")
+def params():
+    return _params()
+
+
+def _batch(lengths, width, seed=0):
+    ids = np.random.default_rng(seed).integers(1, 50, (len(lengths), width)).astype(np.int32)
+    mask = np.arange(width)[None] < np.asarray(lengths)[:, None]
+    return np.where(mask, ids, 0), mask
+
+
+forward = jax.jit(encoder.forward, static_argnums=0)
+
+
+def test_padding_changes_nothing(params):
+    ids, mask = _batch([7, 3, 1], 7)
+    short = forward(CONFIG, params, ids, mask)
+    wide = forward(CONFIG, params, np.pad(ids, ((0, 0), (0, 9)), constant_values=41), np.pad(mask, ((0, 0), (0, 9))))
+    np.testing.assert_allclose(np.where(mask[..., None], wide[:, :7], 0), np.where(mask[..., None], short, 0), atol=2e-6)
+
+
+def test_a_row_of_padding_is_finite(params):
+    ids, mask = _batch([0, 4], 4)
+    assert np.isfinite(forward(CONFIG, params, ids, mask)).all()
+
+
+def test_pooling_by_hand(params):
+    ids, mask = _batch([5, 2], 5)
+    hidden = np.asarray(forward(CONFIG, params, ids, mask))
+    means = np.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
+    np.testing.assert_allclose(encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "mean"), means, atol=1e-6)
+    np.testing.assert_array_equal(encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "cls"), hidden[:, 0])
+    np.testing.assert_array_equal(
+        encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "last"), np.stack([hidden[0, 4], hidden[1, 1]]))
+    with pytest.raises(ValueError, match="expected one of"):
+        encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "max")
+
+
+def test_last_token_is_the_last_attended_one_whatever_the_side_of_the_padding():
+    hidden = jnp.arange(2 * 4 * 3, dtype=jnp.float32).reshape(2, 4, 3)
+    mask = jnp.asarray([[True, True, False, False], [False, False, True, True]])
+    np.testing.assert_array_equal(encoder.pool(hidden, mask, "last"), np.stack([hidden[0, 1], hidden[1, 3]]))
+
+
+@pytest.mark.parametrize("pooling", encoder.POOLINGS)
+def test_packed_equals_padded(params, pooling):
+    lengths = [9, 1, 6, 9, 2]
+    ids, mask = _batch(lengths, 9)
+    padded = encoder.pool(forward(CONFIG, params, ids, mask), jnp.asarray(mask), pooling)
+    padded = padded / jnp.linalg.norm(padded, axis=1, keepdims=True)
+    flat = np.zeros(40, np.int32)
+    flat[: sum(lengths)] = ids[mask]
+    packed = encoder.embed_packed(
+        CONFIG, params, flat, np.array(lengths + [0, 0], np.int32), width=12, pooling=pooling, normalized=True)
+    assert packed.shape == (7, 16) and np.isfinite(packed).all()
+    np.testing.assert_allclose(packed[:5], padded, atol=2e-6)
+
+
+def test_packed_vectors_do_not_depend_on_neighbours(params):
+    rng = np.random.default_rng(1)
+    mine = rng.integers(1, 50, 6).astype(np.int32)
+
+    def vector(before, after):
+        flat = np.concatenate([rng.integers(1, 50, sum(before)), mine, rng.integers(1, 50, sum(after))]).astype(np.int32)
+        n = np.array([*before, 6, *after], np.int32)
+        flat, n = np.pad(flat, (0, 64 - len(flat))), np.pad(n, (0, 10 - len(n)))
+        return np.asarray(
+            encoder.embed_packed(CONFIG, params, flat, n, width=16, pooling="mean", normalized=True))[len(before)]
+
+    alone = vector([], [])
+    for before, after in (([16, 3], [1]), ([1, 1, 1, 1, 1], [16]), ([7] * 8, [])):
+        np.testing.assert_allclose(vector(before, after), alone, atol=1e-6)
+
+
+def test_the_module_names_the_same_tree_and_computes_the_same(params):
+    module = encoder.Bert(CONFIG, rngs=nnx.Rngs(0))
+    tree = nnx.to_pure_dict(nnx.state(module, nnx.Param))
+    P.check(encoder.spec(CONFIG), tree)
+    ids, mask = _batch([4], 4)
+    np.testing.assert_allclose(module(jnp.asarray(ids), jnp.asarray(mask)), forward(CONFIG, tree, ids, mask), atol=1e-6)
+    assert len(jax.tree.leaves(nnx.state(module))) == len(P.leaves(encoder.spec(CONFIG)))  # no rng or cache leaves
+
+
+def test_every_parameter_changes_the_output(params):
+    ids, mask = _batch([6, 4], 6)
+    gradient = jax.grad(lambda p: jnp.sum(jnp.sin(jnp.where(mask[..., None], encoder.forward(CONFIG, p, ids, mask), 0.0))))(params)
+    norms = {"/".join(k.key for k in path): float(jnp.abs(g).max()) for path, g in jax.tree_util.tree_leaves_with_path(gradient)}
+    dead = {name for name, norm in norms.items() if norm < 1e-6}
+    assert dead == {"layers/bk"}  # a key bias shifts all of a query's scores alike: softmax does not see it
+
+
+@pytest.mark.parametrize("change", [
+    {"num_heads": 2}, {"layer_norm_eps": 1e-2}, {"activation": "relu"}, {"activation": "gelu_new"}, {"position_offset": 2},
+])
+def test_every_architecture_field_that_keeps_the_shapes_is_read(params, change):
+    ids, mask = _batch([6, 4], 6)
+    other = dataclasses.replace(CONFIG, **change)
+    assert not np.allclose(forward(other, params, ids, mask), forward(CONFIG, params, ids, mask), atol=1e-6)
+
+
+@pytest.mark.parametrize("change", [
+    {"vocab_size": 51}, {"hidden_size": 20}, {"num_layers": 2}, {"intermediate_size": 25}, {"max_positions": 41}, {"type_vocab_size": 1},
+])
+def test_every_other_field_changes_the_tree(change):
+    assert P.golden(encoder.spec(dataclasses.replace(CONFIG, **change))) != P.golden(encoder.spec(CONFIG))
+
+
+HF = CONFIG.to_hf()
+
+
+def test_config_round_trip():
+    assert BertConfig.from_hf(HF) == CONFIG
+    offset = dataclasses.replace(CONFIG, position_offset=2)
+    assert BertConfig.from_hf(offset.to_hf()) == offset and offset.max_length == 38
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"model_type": "modernbert"}, "model_type: got 'modernbert'"),
+    ({"position_embedding_type": "relative_key"}, "position_embedding_type: got 'relative_key'"),
+    ({"hidden_act": "silu"}, "activation 'silu'"),
+    ({"num_attention_heads": 3}, "hidden_size 16"),
+    ({"hidden_size": "16"}, "hidden_size: got '16'"),
+    ({"num_hidden_layers": 0}, "num_hidden_layers: got 0"),
+    ({"is_decoder": True}, "is_decoder"),
+])
+def test_config_errors_name_file_and_field(change, message):
+    with pytest.raises(ValueError, match=message) as e:
+        BertConfig.from_hf(HF | change, where="folder/config.json")
+    assert str(e.value).startswith("folder/config.json: ")
+
+
+def test_a_missing_field_is_an_error_not_a_default():
+    for name in set(HF) - {"architectures", "position_embedding_type"}:
+        with pytest.raises(ValueError, match=name):
+            BertConfig.from_hf({k: v for k, v in HF.items() if k != name})
+
+
+def test_filler_tokens_reach_no_text(params):
+    flat = np.full(32, 3, np.int32)
+    one = encoder.embed_packed(CONFIG, params, flat, np.array([4, 0, 0], np.int32), width=8, pooling="mean", normalized=True)
+    flat[4:] = 49
+    two = encoder.embed_packed(CONFIG, params, flat, np.array([4, 0, 0], np.int32), width=8, pooling="mean", normalized=True)
+    np.testing.assert_array_equal(one[0], two[0])
+
+
+def test_the_full_size_tree_without_memory():
+    config = BertConfig(250002, 1024, 24, 16, 4096, 514, 1, 1e-5, "gelu", 2)  # the shape of XLM-R large
+    assert P.count(encoder.spec(config)) == 558_840_832
+    shapes = P.abstract(encoder.spec(config))
+    out = jax.eval_shape(
+        lambda p, i, m: encoder.forward(config, p, i, m), shapes,
+        jax.ShapeDtypeStruct((2, 512), jnp.int32), jax.ShapeDtypeStruct((2, 512), jnp.bool_))
+    assert out.shape == (2, 512, 1024)
