@@ -365,7 +365,7 @@ class _Distinct:
 def embed_cohort(
     patients: Iterable[Patient], encoder: Encoder, store_path: str | os.PathLike, *,
     spans: Callable[[str], Sequence[Span]] | None = None, unit: str = "tokens", size: int = 200, overlap: int = 40,
-    dtype: str = "float32", progress: bool | None = None,
+    dtype: str = "float32", progress: bool | None = None, total: int | None = None,
 ) -> dict[str, Any]:
     """Chunk, encode and store a cohort. Every distinct text is encoded once; a killed run resumes.
 
@@ -373,7 +373,7 @@ def embed_cohort(
         patients: what may be seen of each (`records.visible`), in the order the rows shall have.
         spans: text -> unit spans; default: the encoder's own tokens, or words where it has no tokenizer.
         unit: "tokens" or "words"; words overrides `spans`' default.
-        progress: a bar on stderr; None: where stderr is a terminal.
+        progress: a bar on stderr; None: where stderr is a terminal. total: patients, where they are a stream.
 
     Returns:
         counts: patients, patients_without_observations, rows, note_rows, code_rows, distinct_texts, encoded_texts
@@ -410,7 +410,7 @@ def embed_cohort(
     kinds = {"note": 0, "code": 0}
     count = empty = 0
     hashes: set[bytes] = set()
-    total = len(patients) if hasattr(patients, "__len__") else None
+    total = len(patients) if hasattr(patients, "__len__") else total
     if ticking:
         encoder.on_batch = bar.update
     try:

@@ -10,13 +10,16 @@ import json
 import logging
 import sys
 
+import absl.logging
+
 EXAMPLES = {
     "cohort": """examples:
   evigen cohort mimic_iv --input mimic-iv-3.1/ --out cohort/                      # the paper's criteria (appendix F.1)
   evigen cohort mimic_iv --input mimic_iv_demo/ --notes rendered --criteria none --out cohort/
   evigen cohort clinosim --input clinosim.jsonl.gz --out cohort/
   evigen cohort meds --input meds/ --labels labels.parquet --out cohort/
-  evigen cohort jsonl --input patients.jsonl --labels labels.jsonl --out cohort/
+  evigen cohort jsonl --input patients.jsonl --labels labels.jsonl --task "readmission within 30 days" --out cohort/
+  evigen cohort jsonl --input patients.jsonl --spec autism --out cohort/          # age cutoff, matched negatives (F.2)
   evigen cohort planted --out cohort/ --set cohort.planted_patients=400""",
     "embed": """examples:
   evigen embed --cohort cohort/ --out store/                                      # all-MiniLM-L6-v2, shipped weights
@@ -80,7 +83,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--criteria", choices=["paper", "none"], help="MIMIC-IV: the paper's inclusion criteria, or none")
     p.add_argument("--notes", choices=["discharge", "rendered", "none"], help="MIMIC-IV: discharge notes, notes rendered from tables, none")
     p.add_argument("--keep-in-hospital-deaths", action="store_true", help="MIMIC-IV: keep index stays that end in death")
-    p.add_argument("--spec", metavar="FILE.json", help="age-cutoff cohort (appendix F.2): windows, visit types and codes, targets, leakage codes")
+    p.add_argument("--spec", metavar="SPEC", help="age-cutoff cohort (appendix F.2) from jsonl or meds: autism, adhd, or a JSON file with windows, visit types and codes, targets, leakage codes")
+    p.add_argument("--task", metavar="SENTENCE", help="jsonl and meds: what the labels say, as the pages word it, e.g. 'readmission within 30 days'")
     p.add_argument("--overwrite", action="store_true", help="replace an existing cohort folder")
     paths(p, out=True)
 
@@ -126,8 +130,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if args.quiet else logging.INFO, format="%(message)s", force=True)
-    for noisy in ("jax", "absl", "orbax", "matplotlib"):
+    for noisy in ("jax", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    absl.logging.set_verbosity(absl.logging.WARNING)  # orbax logs every step of every checkpoint
     from evigen_jax import pipeline
 
     try:

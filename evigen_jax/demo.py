@@ -10,6 +10,7 @@ import shlex
 import time
 from typing import Any
 
+from core_jax.synth.cohort import TASK as PLANTED_TASK
 from evigen_jax import cli, pipeline
 from evigen_jax.config import Config
 
@@ -30,8 +31,8 @@ def run(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = ["--cohort", path["cohort"], "--store", path["store"]]
     run_data = ["--run", path["run"], *data]
     steps = [
-        ["cohort", "jsonl", "--input", str(SAMPLE / "patients.jsonl.gz"), "--labels", str(SAMPLE / "labels.jsonl"), "--overwrite",
-         "--out", path["cohort"]],
+        ["cohort", "jsonl", "--input", str(SAMPLE / "patients.jsonl.gz"), "--labels", str(SAMPLE / "labels.jsonl"), "--task",
+         PLANTED_TASK["sentence"], "--overwrite", "--out", path["cohort"]],
         ["embed", "--cohort", path["cohort"], "--out", path["store"]],
         ["train", *data, "--out", path["run"], "--runs", "1"],
         ["predict", *run_data, "--out", path["predictions.jsonl"]],

@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
 from typing import Any
 
 from core_jax import settings
@@ -41,8 +42,9 @@ def _flags(config: Config, args: argparse.Namespace) -> Config:
     return change(config, cohort=change(config.cohort, **cohort), explain=change(config.explain, **explained))
 
 
-def _progress(args: argparse.Namespace) -> bool | None:
-    return False if args.quiet else None
+def _progress(args: argparse.Namespace) -> bool:
+    """Bars where somebody looks: stderr is a terminal and --quiet was not given."""
+    return not args.quiet and sys.stderr.isatty()
 
 
 def cohort(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -61,14 +63,14 @@ def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
     done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
-                          resume=not args.no_resume, progress=not args.quiet)
+                          resume=not args.no_resume, progress=_progress(args))
     return {"run": args.out} | done.summary
 
 
 def evaluate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
-    return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=not args.quiet)
+    return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=_progress(args))
 
 
 def predict(args: argparse.Namespace, config: Config) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _ABBREVIATION = re.compile(r"\b(?:mr|mrs|ms|dr|pt|vs)\.$")
 _TURN = re.compile(r"\b(?:but|however|although|though|except|besides)\b")
 _BULLET = re.compile(r"[-*\u2022#]|\d+[.)]\s")
 _DENIED_AFTER = re.compile(
-    r"\s?(?:[:=]|\s[-\u2013]\s)\s?(?:no|none|nil|denies|denied|negative|neg|absent)\b"
+    r"[ \t]?(?:[:=]|[ \t][-\u2013][ \t])\s?(?:no|none|nil|denies|denied|negative|neg|absent)\b"
     r"|\s{0,3}(?:(?:was|were|is|are|has|have|had|been)\s+){1,3}(?:not|never|denied|absent|negative|excluded|ruled\s+out)\b"
     r"|[ \t]?(?:denied|absent|excluded|ruled\s+out|negative"
     r"|not\s+(?:present|seen|found|noted|identified|detected|demonstrated|visuali[sz]ed|appreciated|evident))\b", re.I)
@@ -73,6 +73,14 @@ def bounded(text: str, start: int, end: int) -> bool:
     """Whether text[start:end] (not empty) begins and ends at word boundaries; scripts without blanks have them everywhere."""
     return not (start > 0 and within_word(text[start - 1], text[start])) and not (
         end < len(text) and within_word(text[end - 1], text[end]))
+
+
+def word_pattern(text: str) -> re.Pattern[str]:
+    """Finds `text` where no letter or digit of a script with blanks touches an end of it that is one itself."""
+    letter = f"[^\\W_{_CJK}{_THAI}]"
+    left = f"(?<!{letter})" if re.match(letter, text) else ""
+    right = f"(?!{letter})" if re.match(letter, text[-1]) else ""
+    return re.compile(left + re.escape(text) + right)
 
 
 def within_word(left: str, right: str) -> bool:

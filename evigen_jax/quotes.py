@@ -20,7 +20,7 @@ from rapidfuzz.distance import LCSseq
 
 from evigen_jax import quote_sieve
 from evigen_jax.normal_text import NormalizedSource, fold, normalise, prepare
-from evigen_jax.quote_flags import bounded, span_flags, within_word, words
+from evigen_jax.quote_flags import bounded, span_flags, within_word, word_pattern, words
 
 __all__ = ["NormalizedSource", "prepare", "verify_quote", "REASONS", "UNTRUSTED", "normalise"]
 
@@ -31,8 +31,9 @@ LONGEST_FUZZY = 500
 MOST_SEGMENTS = 8
 NEAREST = 60.0  # similarity below which no passage is reported as the nearest
 SMALL = 20_000  # characters of a source that is compared whole
-# rapidfuzz's time grows about as |quote|^2 |source|; this is 500 characters against 1 MB, 0.4 s on the worst text known.
-WORK = 2.5e11
+# Machine words that comparing a quote with every window may touch, |quote| ceil(|quote| / 64) |source|: 500 characters
+# against 62,500, some 0.5 s in the worst case (periodic text, where no window can be skipped).
+WORK = 2.5e8
 
 REASONS = {
     "empty": "nothing is quoted",
@@ -40,7 +41,7 @@ REASONS = {
     "too_short": "fewer than two words or eight characters",
     "too_many_segments": "more than eight pieces between ellipses",
     "segment_short": "a piece between ellipses has fewer than three words and twelve characters",
-    "too_costly": "the note is too large for a fuzzy match of a quote of this length",
+    "too_costly": "not found where the source is most like it, and the source is too repetitive and long to compare whole",
     "below_threshold": "not found in the source",
     "short_inexact": "fewer than five words and not verbatim at word boundaries",
     "segment_order": "the pieces between ellipses do not stand in this order in the source",
@@ -77,7 +78,7 @@ def verify_quote(quote: str, source: str | NormalizedSource, threshold: float = 
       source: the raw text, or better `prepare(text)`, kept for all quotes of that note.
       threshold: least score of every piece, 0 < threshold <= 100.
       mode: "window": this module's verdict. "rapidfuzz": the paper's, score_rapidfuzz >= threshold without further
-        gates (but a quote that is not verbatim is not compared when too_long or too_costly).
+        gates, but over 2,000 characters only verbatim quotes pass.
       nearest: score rejected quotes too, down to 60, and give the passage that comes nearest (in sources over 20,000
         characters the best of the eight places that share most trigrams). Without it a score below the threshold is 0.
       near: raw (start, end) of the chunk that the quote should come from; of several verbatim occurrences one inside
@@ -86,7 +87,9 @@ def verify_quote(quote: str, source: str | NormalizedSource, threshold: float = 
     Returns:
       ok: accepted. trusted: accepted and free of the flags in UNTRUSTED.
       score: in `mode`, the least over pieces; 0.0 when no passage comes near. score_rapidfuzz: the paper's
-        `partial_ratio` of the same pieces. Both None when not compared (too_long, too_costly).
+        `partial_ratio` of the same pieces. Both None when not compared (over 2,000 characters). Exact from the
+        threshold up, except that the work is bounded: where a source stays over WORK after the sieve, only the places
+        likest to the quote are compared; found there, it is accepted, else it is `too_costly`.
       method: "exact" (character by character), "normalised", "fuzzy" or "none".
       spans: raw (start, end) offsets, one per piece found: the match or, in a rejected quote, the nearest passage.
       flags: names out of REASONS, UNTRUSTED, "short", "punctuation_only". reason: the rejecting flag, None when ok.
@@ -103,15 +106,13 @@ def verify_quote(quote: str, source: str | NormalizedSource, threshold: float = 
     pieces = _verbatim(quote, text, src, near) or _split(quote, text)
     if not pieces:
         return _result([], {"empty"}, 0.0, 0.0, threshold, mode, src)
-    compared = True
     if len(text) > LONGEST_FUZZY and (len(text) > LONGEST or not pieces[0].exact):
         flags.add("too_long")
-        compared = len(text) <= LONGEST
-    if compared or pieces[0].exact:
-        compared = _search(pieces, src, threshold, nearest and "too_long" not in flags, flags)
-    if not compared:
-        return _result([], flags, None, None, threshold, mode, src)
-    _gate(pieces, text, src, threshold, flags)
+        if len(text) > LONGEST and not pieces[0].exact:
+            return _result([], flags, None, None, threshold, mode, src)
+    steps = len(text) * -(-len(text) // 64)
+    _search(pieces, src, threshold, nearest and "too_long" not in flags, steps, flags)
+    _gate(pieces, text, src, threshold, steps, flags)
     for p in pieces:
         if p.span:
             flags |= span_flags(p.raw, src, *p.span, p.exact)
@@ -168,38 +169,35 @@ def _split(quote: str, text: str) -> list[_Piece]:
     return pieces
 
 
-def _search(pieces: list[_Piece], src: NormalizedSource, threshold: float, nearest: bool, flags: set[str]) -> bool:
-    """Score and locate every piece that is not located yet. False, with the flag too_costly, if that is too much work."""
+def _search(pieces: list[_Piece], src: NormalizedSource, threshold: float, nearest: bool, steps: int, flags: set[str]) -> None:
+    """Score and locate every piece that is not located yet."""
     many = len(pieces) > MOST_SEGMENTS
     if many:
         flags.add("too_many_segments")
     for p in pieces:
-        if p.exact:
+        if p.span:
             continue
         at = src.text.find(p.text)
         if at >= 0:
             p.exact, p.score, p.rapidfuzz, p.at = True, 100.0, 100.0, (at, at + len(p.text))
         else:
-            short, long = sorted((len(p.text), len(src.text)))
-            if short * short * long > WORK:
-                flags.add("too_costly")
-                return False
-            p.score, p.rapidfuzz, window = _fuzzy(p.text, src, threshold, nearest)
+            p.score, p.rapidfuzz, window, whole = _fuzzy(p.text, src, threshold, nearest, steps)
             p.at = window and _tight(p.text, src.text, *window)
-            if p.rapidfuzz == 0 and (many or not nearest):
+            if not whole and p.score < threshold:
+                flags.add("too_costly")
+            if p.rapidfuzz < threshold and (many or not nearest):
                 break
         p.span = p.at and _word_span(src, *p.at, p.exact)
-    return True
 
 
-def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: float, flags: set[str]) -> None:
+def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: float, steps: int, flags: set[str]) -> None:
     """The gates beyond the score; adds their flags, and moves pieces to where the gates hold if there is such a place."""
     count = [words(p.text) for p in pieces]
     if (sum(count) < 2 or sum(len(p.text) for p in pieces) < 8) and text != src.text:
         flags.add("too_short")
     if sum(count) < SHORT_WORDS:
         flags.add("short")
-        for p in pieces:
+        for p in pieces if flags.isdisjoint(("too_short", "too_long")) else ():
             span = _on_boundaries(p, src)
             p.span = span or p.span
             if span is None:
@@ -208,8 +206,9 @@ def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: flo
         if any(n < 3 and len(p.text) < 12 for p, n in zip(pieces, count)):
             flags.add("segment_short")
         if all(p.score >= threshold for p in pieces) and len(pieces) <= MOST_SEGMENTS:
-            order = _in_order(pieces, src.text, threshold)
-            if order is None:
+            order = _in_order(pieces, src.text, threshold) if steps * len(src.text) <= WORK or all(p.exact for p in pieces) else [
+                p.at for p in pieces]
+            if order is None or any(a[1] > b[0] for a, b in zip(order, order[1:])):
                 flags.add("segment_order")
             else:
                 for p, at in zip(pieces, order):
@@ -217,20 +216,26 @@ def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: flo
                         p.at, p.span = at, _word_span(src, *at, p.exact)
 
 
-def _fuzzy(q: str, src: NormalizedSource, threshold: float, nearest: bool) -> tuple[float, float, tuple[int, int] | None]:
-    """(formula, partial_ratio, (start, end) of the window in src.text), exact from `threshold` up.
+def _fuzzy(q: str, src: NormalizedSource, threshold: float, nearest: bool, steps: int,
+           ) -> tuple[float, float, tuple[int, int] | None, bool]:
+    """(formula, partial_ratio, (start, end) of the window in src.text, whether every window was considered).
 
-    Scores below are 0 without `nearest`; with it they are exact down to NEAREST in sources of up to SMALL characters,
-    and those of the likeliest places in larger ones.
+    `steps` times the characters compared must stay within WORK. Scores below the threshold are 0 without `nearest`;
+    with it they are exact down to NEAREST in sources of up to SMALL characters, and those of the likeliest places in
+    larger ones.
     """
     n, s, floor = len(q), src.text, min(threshold, NEAREST) if nearest else threshold
-    if len(s) <= SMALL or not 20 <= n <= len(s) // 8:
-        return _align(q, s, floor, floor)
-    places = quote_sieve.regions(q, src, threshold - 0.01)
-    found = _align(q, s, threshold, floor) if places is None else _align_in(places, q, s, threshold, floor)
-    if found[1] == 0 and nearest:
+    places, cutoff = None, floor
+    if len(s) > SMALL and 20 <= n <= len(s) // 8:
+        places, cutoff = quote_sieve.regions(q, src, threshold - 0.01), threshold
+    whole = steps * (len(s) if places is None else 2 * n + sum(b - a + n for a, b in places)) <= WORK
+    if not whole:
+        count = max(1, int(WORK / steps / (3 * n)) - 1)
+        return *_align_in(quote_sieve.likeliest(q, src, min(count, 8)), q, s, floor, floor), False
+    found = _align(q, s, cutoff, floor) if places is None else _align_in(places, q, s, cutoff, floor)
+    if found[1] == 0 and cutoff > floor:
         found = _align_in(quote_sieve.likeliest(q, src), q, s, floor, floor)
-    return found
+    return *found, True
 
 
 def _align(q: str, s: str, cutoff: float, floor: float) -> tuple[float, float, tuple[int, int] | None]:
@@ -308,12 +313,12 @@ def _on_boundaries(p: _Piece, src: NormalizedSource) -> tuple[int, int] | None:
     if p.exact and p.span and bounded(src.raw, *p.span):
         return p.span
     needle = fold(p.text)[0].strip()
+    if not needle:
+        return None
     text, where = src.folded
-    at = text.find(needle) if needle else -1
-    while at >= 0:
-        if bounded(text, at, at + len(needle)):
-            return src.raw_span(int(where[at]), int(where[at + len(needle) - 1]) + 1)
-        at = text.find(needle, at + 1)
+    for m in word_pattern(needle).finditer(text):
+        if bounded(text, *m.span()):
+            return src.raw_span(int(where[m.start()]), int(where[m.end() - 1]) + 1)
     return None
 
 

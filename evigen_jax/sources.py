@@ -34,6 +34,8 @@ def build(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
         raise ValueError("jsonl needs either --labels (they exist) or --spec (an age-cutoff cohort is built)")
     if args.source == "planted" and args.input is not None:
         raise ValueError("planted is generated; it takes no --input")
+    if args.task is not None and (args.source not in ("jsonl", "meds") or args.spec is not None):
+        raise ValueError("--task words the labels of jsonl or meds; the other cohorts have their own sentence")
     if args.spec is not None and args.source not in ("jsonl", "meds"):
         raise ValueError(f"--spec builds an age-cutoff cohort from jsonl or meds, not from {args.source}")
     return {"mimic_iv": _mimic, "meds": _meds, "clinosim": _clinosim, "jsonl": _jsonl, "planted": _planted}[args.source](args, config)
@@ -119,7 +121,7 @@ def _planted(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
 
 
 def _task(args: argparse.Namespace) -> dict[str, str]:
-    return {"name": "outcome", "sentence": "the outcome that the labels record"}
+    return {"name": "outcome", "sentence": args.task or "the outcome that the labels record"}
 
 
 def _given(labels: list[Label]) -> cohorts.Attrition:

@@ -14,7 +14,7 @@ NOTE = (
     "Mr. ___ is a 65 year old man with CHF (EF 25%) and no history\r\nof cancer.  Cr 1.2 on admission;  he denies chest\u00a0pain."
     " Discharged home in good condition."
 )
-INVENTED = " The patient later died of sepsis and multi-organ failure in the intensive care u"  # 75 more, so 67.57
+INVENTED = " The patient later died of sepsis and of multi-organ failure in the ICU."  # 150 of 222 characters are the note's
 
 
 def lcs(q: str, w: str) -> int:
@@ -147,7 +147,7 @@ def test_the_sieve_loses_nothing(monkeypatch):
         source = prepare(s)
         assert source.text == s
         whole = quotes._align(q, s, 90, 90)
-        assert quotes._fuzzy(q, source, 90, False)[:2] == pytest.approx(whole[:2]), (q, s)
+        assert quotes._fuzzy(q, source, 90, False, 1)[:2] == pytest.approx(whole[:2]), (q, s)
         sieved += quote_sieve.regions(q, source, 90) is not None
         accepted += whole[1] >= 90
     assert sieved > 200 and accepted > 50
@@ -277,7 +277,7 @@ def test_short_quotes_match_exactly_at_word_boundaries():
     source = "Acute heart failure with well\u2014known \u201cmitral\u201d stenosis; the patient's mother died early."
     for quote, ok in (
         ("heart failure", True), ("eart failure", False), ("heart failur", False), ("heart failures", False),
-        ("well-known \"mitral\" stenosis", True), ("well-known mitral stenosis", False), ("the patient\u2019s mother died", True),
+        ("with well-known \"mitral\" stenosis", True), ("with well-known mitral stenosis", True), ("the patient\u2019s mother died", True),
     ):
         got = verify_quote(quote, source)
         assert got["ok"] == ok and "short" in got["flags"], (quote, got)
@@ -313,19 +313,25 @@ def test_length_limits():
     assert verify_quote(text[:2001], source, mode="rapidfuzz")["ok"], "verbatim: no comparison needed"
     changed = text[:300] + "#" + text[301:]
     assert verify_quote(changed[:500], source)["ok"]
-    got = verify_quote(changed[:501], source)
-    assert got["reason"] == "too_long" and got["score_rapidfuzz"] > 99 and verify_quote(changed[:501], source, mode="rapidfuzz")["ok"]
+    got = verify_quote(changed[:502], source)
+    assert got["reason"] == "too_long" and got["score_rapidfuzz"] > 99 and verify_quote(changed[:502], source, mode="rapidfuzz")["ok"]
     got = verify_quote(changed[:2001], source)
     assert got["score"] is None and got["score_rapidfuzz"] is None and got["reason"] == "too_long"
     assert verify_quote(changed[:2001], source, mode="rapidfuzz")["reason"] == "too_long"
 
 
 def test_work_is_bounded(monkeypatch):
-    monkeypatch.setattr(quotes, "WORK", 40 ** 2 * 100)
-    source = prepare("x" * 101)
-    assert verify_quote("not in there at all, not one word of it.", source)["reason"] == "too_costly"
-    assert verify_quote("not in there at all, not one word of it.", prepare("x" * 100))["reason"] == "below_threshold"
-    assert verify_quote("x" * 40, source)["score"] == 100, "verbatim costs nothing"
+    text = "the patient was seen and examined by the team in the morning and the plan was made. " * 300
+    source = prepare(text + "He was given furosemide and spironolactone for his heart failure then. " + text)
+    monkeypatch.setattr(quotes, "SMALL", 0)
+    monkeypatch.setattr(quotes, "WORK", 70 * 2 * 1000)
+    got = verify_quote("He was given furosemide and spironolactones for his heart failure", source)
+    assert got["ok"] and "too_costly" not in got["flags"], "the sieve leaves one place"
+    got = verify_quote("the patients was seen and examined by the team on the morning and then", source)
+    assert got["ok"], "too many places, but one of the likeliest will do"
+    got = verify_quote("the patients wasn't seen an examined by a team on some morning and then", source)
+    assert got["reason"] == "too_costly" and 60 < got["score"] < 90 and got["spans"]
+    assert verify_quote("seen and examined by the team in the morning and the plan", source)["score"] == 100, "verbatim costs nothing"
 
 
 @pytest.mark.parametrize(("quote", "source", "ok", "words"), [
@@ -335,7 +341,7 @@ def test_work_is_bounded(monkeypatch):
      "\u60a3\u8005\u306f\u9ad8\u8840\u5727\u75c7\u3068\u7cd6\u5c3f\u75c5\u306e\u65e2\u5f80\u6b74\u304c\u3042\u308a\u307e\u3059\u3002", True, 5),
     ("\u9ad8\u8840\u5727\u75c7", "\u60a3\u8005\u306f\u9ad8\u8840\u5727\u75c7", False, 2),  # too short
     ("\u0e1c\u0e39\u0e49\u0e1b\u0e48\u0e27\u0e22\u0e21\u0e35\u0e2d\u0e32\u0e01\u0e32\u0e23\u0e40\u0e08\u0e47\u0e1a",
-     "\u0e27\u0e31\u0e19\u0e19\u0e35\u0e49\u0e1c\u0e39\u0e49\u0e1b\u0e48\u0e27\u0e22\u0e21\u0e35\u0e2d\u0e32\u0e01\u0e32\u0e23\u0e40\u0e08\u0e47\u0e1a\u0e2b\u0e19\u0e49\u0e32", True, 4),
+     "\u0e27\u0e31\u0e19\u0e19\u0e35\u0e49\u0e1c\u0e39\u0e49\u0e1b\u0e48\u0e27\u0e22\u0e21\u0e35\u0e2d\u0e32\u0e01\u0e32\u0e23\u0e40\u0e08\u0e47\u0e1a\u0e2b\u0e19\u0e49\u0e32", True, 5),
 ])
 def test_scripts_without_blanks(quote, source, ok, words):
     assert quote_flags.words(normalise(quote)) == words
