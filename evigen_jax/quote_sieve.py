@@ -14,40 +14,44 @@ from evigen_jax.normal_text import NormalizedSource, trigrams
 BLOCK = 8
 
 
-def regions(quote: str, source: NormalizedSource, threshold: float) -> list[tuple[int, int]] | None:
-    """Pieces [start, end) of `source.text` that hold every window of len(quote) scoring `threshold`, or more.
+class Sieve:
+    """Counts of shared trigrams for one quote (three characters or more) against one source."""
 
-    Windows cut at the two ends of the source are not sought. None: the sieve would keep more than half of the text.
-    """
-    n, size = len(quote), len(source.text)
-    unmatched = int(2 * n * (1 - threshold / 100) + 1e-9)
-    least = n - 2 - 3 * unmatched
-    if least < 1:
-        return None
-    starts = BLOCK * np.flatnonzero(_shared(quote, source) >= least)
-    if not starts.size:
-        return []
-    ends = np.minimum(starts + BLOCK + n, size)
-    first = np.flatnonzero(np.diff(starts, prepend=-size) > BLOCK + 2 * n)  # neighbours closer than that are joined
-    last = np.append(first[1:] - 1, starts.size - 1)
-    if int((ends[last] - starts[first] + n).sum()) > size // 2:
-        return None
-    return list(zip(starts[first].tolist(), ends[last].tolist()))
+    def __init__(self, quote: str, source: NormalizedSource):
+        self._n, self._size = len(quote), len(source.text)
+        self._shared = _shared(quote, source)
 
+    def regions(self, threshold: float) -> list[tuple[int, int]] | None:
+        """Pieces [start, end) of `source.text` that hold every window of len(quote) scoring `threshold`, or more.
 
-def likeliest(quote: str, source: NormalizedSource, count: int = 8) -> list[tuple[int, int]]:
-    """The `count` places of `source.text` that share most trigrams with the quote, joined where they touch."""
-    n, size = len(quote), len(source.text)
-    shared = _shared(quote, source)
-    best = np.argpartition(-shared, min(count, shared.size - 1))[:count]
-    out: list[tuple[int, int]] = []
-    for start in np.sort(best).tolist():
-        start, end = max(0, BLOCK * start - n // 4), min(size, BLOCK * (start + 1) + n + n // 4)
-        if out and start <= out[-1][1]:
-            out[-1] = (out[-1][0], end)
-        else:
-            out.append((start, end))
-    return out
+        Windows cut at the two ends of the source are not sought. None: the sieve would keep more than half of the text.
+        """
+        n, size = self._n, self._size
+        least = n - 2 - 3 * int(2 * n * (1 - threshold / 100) + 1e-9)
+        if least < 1:
+            return None
+        starts = BLOCK * np.flatnonzero(self._shared >= least)
+        if not starts.size:
+            return []
+        ends = np.minimum(starts + BLOCK + n, size)
+        first = np.flatnonzero(np.diff(starts, prepend=-size - 3 * n) > BLOCK + 2 * n)  # nearer ones are joined
+        last = np.append(first[1:] - 1, starts.size - 1)
+        if int((ends[last] - starts[first] + n).sum()) > size // 2:
+            return None
+        return list(zip(starts[first].tolist(), ends[last].tolist()))
+
+    def likeliest(self, count: int = 8) -> list[tuple[int, int]]:
+        """The `count` places of `source.text` that share most trigrams with the quote, joined where they touch."""
+        n, size = self._n, self._size
+        best = np.argpartition(-self._shared, min(count, self._shared.size - 1))[:count]
+        out: list[tuple[int, int]] = []
+        for block in np.sort(best).tolist():
+            start, end = max(0, BLOCK * block - n // 4), min(size, BLOCK * (block + 1) + n + n // 4)
+            if out and start <= out[-1][1]:
+                out[-1] = (out[-1][0], end)
+            else:
+                out.append((start, end))
+        return out
 
 
 def _shared(quote: str, source: NormalizedSource) -> np.ndarray:

@@ -18,9 +18,9 @@ from typing import Any
 from rapidfuzz import fuzz
 from rapidfuzz.distance import LCSseq
 
-from evigen_jax import quote_sieve
 from evigen_jax.normal_text import NormalizedSource, fold, normalise, prepare
 from evigen_jax.quote_flags import bounded, span_flags, within_word, word_pattern, words
+from evigen_jax.quote_sieve import Sieve
 
 __all__ = ["NormalizedSource", "prepare", "verify_quote", "REASONS", "UNTRUSTED", "normalise"]
 
@@ -225,16 +225,16 @@ def _fuzzy(q: str, src: NormalizedSource, threshold: float, nearest: bool, steps
     larger ones.
     """
     n, s, floor = len(q), src.text, min(threshold, NEAREST) if nearest else threshold
-    places, cutoff = None, floor
+    sieve, places, cutoff = None, None, floor
     if len(s) > SMALL and 20 <= n <= len(s) // 8:
-        places, cutoff = quote_sieve.regions(q, src, threshold - 0.01), threshold
-    whole = steps * (len(s) if places is None else 2 * n + sum(b - a + n for a, b in places)) <= WORK
-    if not whole:
-        count = max(1, int(WORK / steps / (3 * n)) - 1)
-        return *_align_in(quote_sieve.likeliest(q, src, min(count, 8)), q, s, floor, floor), False
+        sieve = Sieve(q, src)
+        places, cutoff = sieve.regions(threshold - 0.01), threshold
+    if steps * (len(s) if places is None else 2 * n + sum(b - a + n for a, b in places)) > WORK:
+        count = max(1, min(8, int(WORK / steps / (3 * n)) - 1))
+        return *_align_in((sieve or Sieve(q, src)).likeliest(count), q, s, floor, floor), False
     found = _align(q, s, cutoff, floor) if places is None else _align_in(places, q, s, cutoff, floor)
     if found[1] == 0 and cutoff > floor:
-        found = _align_in(quote_sieve.likeliest(q, src), q, s, floor, floor)
+        found = _align_in(sieve.likeliest(), q, s, floor, floor)
     return *found, True
 
 

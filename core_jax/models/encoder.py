@@ -203,7 +203,7 @@ def embed_packed(
     Args:
         ids: [M] int32, the texts' tokens one text after the other, then filler.
         lengths: [B] int32, tokens of each text; 0 in unused slots, whose vectors are undefined (but finite).
-        width: T, at least the longest length; attention is computed on [B, T].
+        width: T, at least the longest length (it may exceed `config.max_length`); attention is computed on [B, T].
 
     Returns:
         [B, D] float32.
@@ -215,7 +215,7 @@ def embed_packed(
     token = jnp.minimum(starts[:, None] + column[None], m - 1)
     place = jnp.arange(m, dtype=jnp.int32)
     row = jnp.minimum(jnp.searchsorted(stops, place, side="right").astype(jnp.int32), b - 1)
-    position = jnp.clip(place - starts[row], 0, width - 1)
+    position = jnp.clip(place - starts[row], 0, min(width, config.max_length) - 1)  # filler reads real rows too
     cell = row * width + position
     mask = column[None] < lengths[:, None]
 

@@ -162,6 +162,16 @@ def test_a_missing_field_is_an_error_not_a_default():
             BertConfig.from_hf({k: v for k, v in HF.items() if k != name})
 
 
+def test_a_width_beyond_the_position_table_reaches_no_text(params):
+    ids, mask = _batch([40, 3], 40)
+    padded = encoder.pool(forward(CONFIG, params, ids, mask), jnp.asarray(mask), "mean")
+    flat = np.zeros(100, np.int32)
+    flat[:43] = ids[mask]
+    packed = encoder.embed_packed(
+        CONFIG, params, flat, np.array([40, 3, 0], np.int32), width=48, pooling="mean", normalized=False)
+    np.testing.assert_allclose(packed[:2], padded, atol=2e-6)
+
+
 def test_filler_tokens_reach_no_text(params):
     flat = np.full(32, 3, np.int32)
     one = encoder.embed_packed(CONFIG, params, flat, np.array([4, 0, 0], np.int32), width=8, pooling="mean", normalized=True)

@@ -148,7 +148,7 @@ def test_the_sieve_loses_nothing(monkeypatch):
         assert source.text == s
         whole = quotes._align(q, s, 90, 90)
         assert quotes._fuzzy(q, source, 90, False, 1)[:2] == pytest.approx(whole[:2]), (q, s)
-        sieved += quote_sieve.regions(q, source, 90) is not None
+        sieved += quote_sieve.Sieve(q, source).regions(90) is not None
         accepted += whole[1] >= 90
     assert sieved > 200 and accepted > 50
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -95,16 +96,16 @@ def test_compiles_stop_once_every_planned_shape_was_seen(whole, data):
 
 
 def test_no_step_compiles_twice_on_a_ladder_of_shapes(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "_COMPILATION", 0)
-    train._step.cache_clear()
     packed, labels = data
-    config = dataclasses.replace(TRAIN, batch_patients=4, epochs=3)
-    got = fit(packed, labels, MODEL, config, tmp_path, progress=False)
     rows = train.split_indices(packed, labels)["train"]
-    shapes = batches.plan(packed, [g for e in range(3) for g in train.epoch_groups(rows, 4, 0, e + 1)], 4)
+    monkeypatch.setattr(batches, "_COMPILATION", 0)
+    monkeypatch.setattr(train, "plan", functools.partial(batches.plan, most=2, slack=0.0))
+    shapes = train.plan(packed, [g for e in range(4) for g in train.epoch_groups(rows, 8, 0, e + 1)], 8)
+    train._step.cache_clear()
+    got = fit(packed, labels, MODEL, TRAIN, tmp_path, progress=False)
     first = {s: i for i, s in reversed(list(enumerate(shapes)))}
-    assert 1 < len(first) <= 6
-    for row in got.history:  # as many as shapes met so far, and none once all were
+    assert len(first) == 2
+    for row in got.history:  # as many as shapes met so far, and none once both were
         assert row["compiles"] == sum(i < row["step"] for i in first.values())
 
 
@@ -161,9 +162,9 @@ def test_a_finished_run_is_returned_and_another_is_not_continued(data, whole):
 
 
 def test_resident_and_streamed_train_alike(data, whole, tmp_path):
-    got = fit(*data, MODEL, dataclasses.replace(TRAIN, resident="device"), tmp_path, progress=False)
-    assert [r["val_auc"] for r in got.history] == [r["val_auc"] for r in whole.history]
-    assert [r["train_loss"] for r in got.history] == pytest.approx([r["train_loss"] for r in whole.history], rel=1e-6)
+    got = fit(*data, MODEL, dataclasses.replace(TRAIN, resident="device", epochs=2), tmp_path, progress=False)
+    for a, b in zip(got.history, whole.history):
+        assert a["val_auc"] == b["val_auc"] and a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-5)
 
 
 def _scripted(monkeypatch, values):
@@ -187,6 +188,7 @@ def test_early_stopping_in_a_run(data, tmp_path, monkeypatch):
 def test_only_matrices_decay_and_frozen_parts_stay(data, tmp_path):
     packed, labels = data
     start = retriever.init(MODEL, jax.random.key(7))
+    start["query"] = start["query"] * 1e-5  # too short to train, but these are not trained
     kept = jax.tree.map(np.array, start)
     got = fit(packed, labels, MODEL, dataclasses.replace(TRAIN, epochs=1), tmp_path, progress=False, params=start,
               frozen=("query", "eta", "head.b"))
@@ -220,7 +222,7 @@ def test_one_class_or_contradiction_is_an_error_before_training(data, tmp_path):
 
 
 def test_nan_stops_with_its_step_and_keeps_the_last_good_checkpoint(data, tmp_path):
-    noise = jax.random.split(jax.random.key(TRAIN.seed))[1]
+    noise = jax.random.key(TRAIN.seed, impl="rbg")
     eighth = np.asarray(jax.random.key_data(jax.random.fold_in(noise, 7)))
 
     def loss(params, batch, key, **settings):
@@ -235,13 +237,11 @@ def test_nan_stops_with_its_step_and_keeps_the_last_good_checkpoint(data, tmp_pa
     assert not (tmp_path / "result.json").exists()
 
 
-def test_vanishing_queries_stop_unless_frozen(data, tmp_path):
+def test_vanishing_queries_stop_with_the_step(data, tmp_path):
     start = retriever.init(MODEL, jax.random.key(0))
     start["query"] = start["query"] * 1e-5
-    config = dataclasses.replace(TRAIN, epochs=1, lr=1e-9)
-    with pytest.raises(TrainingStopped, match=r"step 1: a query's norm is .*e-0[56]"):
-        fit(*data, MODEL, config, tmp_path / "a", progress=False, params=start)
-    assert fit(*data, MODEL, config, tmp_path / "b", progress=False, params=start, frozen=("query",)).epochs == 1
+    with pytest.raises(TrainingStopped, match=r"step 1: a query's norm is .*e-0[56], below 0.0001"):
+        fit(*data, MODEL, TRAIN, tmp_path, progress=False, params=start)
 
 
 def test_initial_queries(data):
