@@ -26,7 +26,7 @@ EXTRAS = {
     "faiss-cpu": ["faiss-cpu>=1.15,<2"],
     "faiss-gpu": ["faiss-gpu>=1.15,<2; platform_system=='Linux' and platform_machine=='x86_64'"],
     "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "scikit-learn>=1.6"],
-    "dev": ["pytest>=8", "hypothesis>=6.100", "jaxtyping>=0.3", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6"],
+    "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "jaxtyping>=0.3", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6"],
 }
 PACKAGES = find_packages(include=["core_jax*", "evigen_jax*", "stam_jax*"]) + [
     "jax_kernels" + p for p in [""] + ["." + q for q in find_packages("kernels/jax_kernels")]

@@ -77,9 +77,10 @@ def predict(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data, params, model, record = _trained(args)
     rows = summaries.predictions(data, params, model, args.split)
     write_jsonl(args.out, rows)
-    patients = [data.patients[r["patient_id"]] for r in rows]
-    return {"predictions": args.out, "split": args.split, "patients": len(rows), **metrics.scores_or_none(rows),
-            "subgroups": metrics.subgroups(rows, patients), "activation": summaries.activation(rows, model)}
+    split, held = summaries.scored(rows)
+    return {"predictions": args.out, "patients": len(rows), "scored_split": split, **metrics.scores_or_none(held),
+            "subgroups": metrics.subgroups(held, [data.patients[r["patient_id"]] for r in held]),
+            "activation": summaries.activation(rows, model)}
 
 
 def _trained(args: argparse.Namespace, only: list[str] | None = None):

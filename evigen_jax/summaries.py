@@ -47,6 +47,17 @@ def check_prediction(row: Any) -> None:
         raise ValueError(f"label: got {row['label']!r}, expected 0, 1 or null")
 
 
+def scored(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]]:
+    """The labelled rows that figures are computed on, and the name of their split: test wherever it is among several.
+
+    Training patients never enter a figure beside held-out ones.
+    """
+    labelled = [r for r in rows if r.get("label") is not None]
+    splits = {r.get("split") for r in labelled}
+    name = "test" if "test" in splits else "val" if "val" in splits else "train" if "train" in splits else "unsplit"
+    return name, labelled if len(splits) < 2 else [r for r in labelled if r.get("split") == name]
+
+
 def activation(rows: Sequence[Mapping[str, Any]], model: EviGenConfig) -> dict[str, Any]:
     """Table 4 over prediction rows."""
     return metrics.activation_table(np.array([r["gate"] for r in rows]), model.n_note)
@@ -84,19 +95,19 @@ def run_info(data: Inputs, params: Any, model: EviGenConfig, record: Mapping[str
     import json
     import pathlib
 
-    scored = [r for r in rows if r.get("label") is not None]
-    y, p = np.array([r["label"] for r in scored], np.int32), np.array([r["prob"] for r in scored], np.float64)
+    split, held = scored(rows)
+    y, p = np.array([r["label"] for r in held], np.int32), np.array([r["prob"] for r in held], np.float64)
     found: dict[str, Any] = {}
-    if len(scored):
+    if len(held):
         got = metrics.scores(y, p)
         found = {"auc": got["auc"], "auc_ci": None if got["auc"] is None else [got["auc_low"], got["auc_high"]],
                  "ece": got["ece"], "ece_bins": got["ece_bins"], "reliability": stats.reliability(y, p).rows(),
                  "roc": [] if got["auc"] is None else [[float(a), float(b)] for a, b in zip(*stats.roc(y, p)[:2])],
                  "base_rate": float(np.mean([x.label for x in data.labels if x.split == "train"] or y)),
-                 "subgroups": metrics.subgroups(scored, [data.patients[r["patient_id"]] for r in scored])}
+                 "subgroups": metrics.subgroups(held, [data.patients[r["patient_id"]] for r in held])}
     table = activation(rows, model)["rows"]
     found |= {"threshold": 0.5, "query_examples": query_examples(data, params, model),
-              "calibration": "Probabilities are the selector's own, not recalibrated; the reliability diagram shows how far they can be trusted.",
+              "calibration": f"Probabilities are the selector's own, not recalibrated; figures are of the {split} split ({len(held)} patients).",
               "activation": [{"query": r["query"], "modality": r["modality"], "gate_type": r["gate"],
                               "activation": r["activation_percent"] / 100} for r in table]}
     attrition = json.loads((pathlib.Path(data.cohort.path) / "attrition.json").read_text(encoding="utf-8"))

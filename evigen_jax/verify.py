@@ -155,7 +155,7 @@ def _factor(factor: Mapping[str, Any], number: int, record: _Record, flags: list
 
     attribution = None if item is None else float(item["attribution"])
     stated = _number(factor.get("stated_attribution"))
-    matches = None if stated is None else attribution is not None and _same(stated, attribution)
+    matches = None if stated is None or attribution is None else _same(stated, attribution)
     way = stated_direction(factor["reasoning"]) if isinstance(factor.get("reasoning"), str) else None
     direction = None if way is None or attribution is None or _same(attribution, 0.0) else way == math.copysign(1, attribution)
     own = _number(factor.get("attribution"))

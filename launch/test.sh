@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the test suite in .venv. usage: bash launch/test.sh [--all] [pytest arguments]
+# Runs the test suite in .venv, two processes side by side. usage: bash launch/test.sh [--all] [pytest arguments]
 #   default: everything that is not marked slow or device; --all: those too.
 # Where CI=true it also installs what the gates need: libtpu (ahead-of-time compiles) and Chromium (the pages' tests).
 EXTRAS="dev,parity"
@@ -12,4 +12,4 @@ if [ "${CI:-}" = true ] && ! command -v chromium >/dev/null && [ "$(id -u)" = 0 
 fi
 MARK=(-m "not slow and not device")
 if [ "${1:-}" = --all ]; then MARK=(-m "not device"); shift; fi
-exec .venv/bin/python -m pytest "${MARK[@]}" "$@"
+exec .venv/bin/python -m pytest -n 2 --dist loadfile "${MARK[@]}" "$@"

@@ -3,7 +3,8 @@
 A step's folder appears by a rename once all of it is written, so a kill leaves the earlier steps and no half of a new
 one. Arrays are kept under their tree path ("params.expert.w1"), whatever containers held them, and are restored onto
 the shardings of the tree that is asked for: saved on 8 devices, restored on 2. Shapes, dtypes and the set of paths
-must match both ways; nothing is cast, padded or skipped. Typed PRNG keys are stored as their key data.
+must match both ways; nothing is cast, padded or skipped. Typed PRNG keys are stored as their key data. Each array's
+checksum is taken on its device and compared after a restore, since orbax returns flipped bits without a word.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 PyTree = Any
@@ -43,6 +45,24 @@ def _flat(tree: PyTree) -> dict[str, Any]:
     if len(flat) != len(leaves):
         raise ValueError("state: two leaves share one path; a dict key must not contain '.' as a path does")
     return flat
+
+
+@jax.jit
+def _checksum(x: jax.Array) -> jax.Array:
+    """uint32[]: sum of the words, each times an odd number of its own, modulo 2^32; any single changed word changes it."""
+    if x.dtype == jnp.bool_:
+        x = x.astype(jnp.uint8)
+    word = {1: jnp.uint8, 2: jnp.uint16}.get(x.dtype.itemsize, jnp.uint32)
+    x = jax.lax.bitcast_convert_type(x, word).astype(jnp.uint32)
+    place, stride = jnp.zeros(x.shape, jnp.uint32), 1
+    for axis in reversed(range(x.ndim)):
+        place = place + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis) * jnp.uint32(stride % 2**32)
+        stride *= x.shape[axis]
+    return jnp.sum(x * ((place * jnp.uint32(2) + jnp.uint32(1)) * jnp.uint32(2654435761)), dtype=jnp.uint32)
+
+
+def _checksums(flat: Mapping[str, jax.Array]) -> dict[str, int]:
+    return {name: int(v) for name, v in jax.device_get({name: _checksum(x) for name, x in flat.items()}).items()}
 
 
 def _form(leaf) -> list:
@@ -84,7 +104,7 @@ class Checkpoints:
         Returns as soon as the arrays are copied off the devices (they may be donated at once); `wait` blocks until the
         folder is complete. A failed background write raises from the next `save` or `wait`.
 
-        Raises: ValueError when `side` is not plain JSON (NaN included).
+        Raises: ValueError when `side` is not plain JSON (NaN included); CheckpointError when writing fails.
         """
         flat = _flat(state)
         try:
@@ -93,29 +113,47 @@ class Checkpoints:
             raise ValueError(f"side record of step {step} is not JSON: {e}") from None
         forms = {name: _form(leaf) for name, leaf in flat.items()}
         flat = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in flat.items()}
+        record = {"side": record, "forms": forms, "checksums": _checksums(flat)}
         if step in self.steps():
             self.wait()
             self._manager.delete(step)
-        self._manager.save(step, force=True, args=ocp.args.Composite(
-            state=ocp.args.StandardSave(flat), side=ocp.args.JsonSave({"side": record, "forms": forms})))
+        try:
+            self._manager.save(step, force=True, args=ocp.args.Composite(
+                state=ocp.args.StandardSave(flat), side=ocp.args.JsonSave(record)))
+        except Exception as e:
+            raise self._unwritten(e) from e
         if wait:
             self.wait()
 
     def wait(self) -> None:
-        """Block until every save is complete."""
+        """Block until every save is complete. Raises: CheckpointError where one failed (the disk is full, say)."""
         if self._open is not None:
-            self._open.wait_until_finished()
+            try:
+                self._open.wait_until_finished()
+            except Exception as e:
+                raise self._unwritten(e) from e
+
+    def _unwritten(self, cause: Exception) -> CheckpointError:
+        return CheckpointError(f"{self.folder}: a checkpoint could not be written ({type(cause).__name__}: {str(cause)[:400]})")
 
     def close(self) -> None:
+        """Wait for saves under way and let go of the folder."""
         if self._open is not None:
-            self._open.close()
-            self._open = None
+            manager, self._open = self._open, None
+            try:
+                manager.close()
+            except Exception as e:
+                raise self._unwritten(e) from e
 
     def __enter__(self) -> Checkpoints:
         return self
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def __exit__(self, kind, *_) -> None:
+        try:
+            self.close()
+        except Exception:
+            if kind is None:  # else the error that brought us here is the one to see
+                raise
 
     def _require(self, step: int | None) -> int:
         steps = self.steps()
@@ -134,7 +172,7 @@ class Checkpoints:
     def _record(self, step: int) -> dict[str, Any]:
         try:
             record = self._manager.restore(step, args=ocp.args.Composite(side=ocp.args.JsonRestore())).side
-            return {"side": record["side"], "forms": record["forms"]}
+            return {name: record[name] for name in ("side", "forms", "checksums")}
         except Exception as e:
             raise self._corrupt(step, e) from e
 
@@ -162,6 +200,9 @@ class Checkpoints:
             got = self._manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore(target))).state
         except Exception as e:
             raise self._corrupt(step, e) from e
+        sums = _checksums(got)
+        if bad := [name for name in sorted(sums) if sums[name] != record["checksums"][name]]:
+            raise self._corrupt(step, ValueError(f"the checksum of {bad[0]} is {sums[bad[0]]}, expected {record['checksums'][bad[0]]}"))
         leaves = [jax.random.wrap_key_data(got[name], impl=_key_form(leaf)[1]) if _is_key(leaf) else got[name]
                   for name, leaf in want.items()]
         return jax.tree.unflatten(jax.tree.structure(like), leaves), record["side"]

@@ -27,7 +27,7 @@ from core_jax.readers.spill import Spill, grouped
 from core_jax.readers.table import blocks, find
 from core_jax.records import Patient, RecordError, parse_time
 
-NOTE_BLOCK = 32 << 20  # bytes; the longest discharge note has to fit
+NOTE_BLOCK = 8 << 20  # bytes; the longest discharge note has to fit
 
 _PATIENTS = ("subject_id", "gender", "anchor_age", "anchor_year", "dod")
 _ADMISSIONS = ("subject_id", "hadm_id", "admittime", "dischtime", "admission_type")

@@ -11,7 +11,7 @@ from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
 from core_jax.records import RecordError
 
-BLOCK = 16 << 20  # bytes; one row has to fit
+BLOCK = 4 << 20  # bytes; one row has to fit
 
 
 def find(folder: str | os.PathLike, *names: str, required: bool = True) -> str | None:
@@ -31,8 +31,9 @@ def find(folder: str | os.PathLike, *names: str, required: bool = True) -> str |
 def blocks(path: str, columns: Sequence[str], *, block_bytes: int = BLOCK) -> Iterator[tuple[int, list[list[str]]]]:
     """(row number of the first row, one list of strings per column) for each block of a CSV file; "" where empty.
 
-    The header is row 1; a quoted value over several lines is one row; blank lines are not counted. One block is in
-    memory at a time. Values are as written, "NA" and leading zeros included.
+    The header is row 1; a quoted value over several lines is one row; blank lines are not counted. Values are as
+    written, "NA" and leading zeros included. In memory are one block as strings and what pyarrow reads ahead, up to 32
+    blocks of bytes.
 
     Raises: RecordError with file, row and column: an empty or headless file, a missing or doubled column, a row with
         too few or too many values, a quote that is not closed, truncated or corrupt gzip, bytes that are not UTF-8, NUL

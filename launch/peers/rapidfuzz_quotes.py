@@ -4,7 +4,7 @@ The peer normalises every note once and every quote when it is checked, splits q
 `rapidfuzz.fuzz.partial_ratio` of the pieces. It gives a score, no offsets, no flags, no bound on its time.
 
     python launch/peers/rapidfuzz_quotes.py              # one JSON row a case: both times, their ratio, the verdicts
-    python launch/peers/rapidfuzz_quotes.py --hostile    # slowest checks found, milliseconds
+    python launch/peers/rapidfuzz_quotes.py --hostile    # slowest checks known, CPU milliseconds
 
 Notes come from the clinosim file under EHR_DATA_DIR (default ../shared/data), joined to the sizes of perf.md part H.
 """
@@ -110,7 +110,7 @@ def rows(size: int = 516_000, lengths: tuple[int, ...] = (60, 150, 400), count: 
 
     note, other = notes(size, 2)
     indexed, prepared = normalise(note), prepare(note)
-    _ = prepared.text, prepared.raw_span(0, 1), prepared.folded
+    _ = prepared.text, prepared.raw_span(0, 1), prepared.trigrams
     out = []
     for kind in KINDS:
         for length in lengths:
@@ -160,7 +160,7 @@ def throughput(patients: int = 60, size: int = 96_000) -> dict:
 
 
 def hostile() -> list[dict]:
-    """Wall milliseconds of single checks made to be slow, note preparation apart."""
+    """CPU milliseconds of single checks made to be slow, note preparation apart."""
     from evigen_jax.quotes import prepare, verify_quote
 
     sentence = "patient denies chest pain and shortness of breath on exertion today. "
@@ -173,11 +173,11 @@ def hostile() -> list[dict]:
     }
     out = []
     for name, text in texts.items():
-        start = time.perf_counter()
+        start = time.process_time()
         note = prepare(text)
         _ = note.text, note.raw_span(0, 1), note.folded
         row = {"op": "verify_quote", "case": f"hostile-{name}", "note_chars": len(text),
-               "prepare_ms": round(1e3 * (time.perf_counter() - start), 1)}
+               "prepare_cpu_ms": round(1e3 * (time.process_time() - start), 1)}
         for length in (34, 200, 500, 2000):
             base = text[len(text) // 3:][:length]
             near = "".join("#" if i % 12 == 0 else c for i, c in enumerate(base))
@@ -186,10 +186,10 @@ def hostile() -> list[dict]:
             many = " ... ".join(near[i:i + 13] for i in range(0, len(near), 13))
             worst = 0.0
             for quote in (base, near, far, halves, many, base[::-1]):
-                start = time.perf_counter()
+                start = time.process_time()
                 verify_quote(quote, note)
-                worst = max(worst, time.perf_counter() - start)
-            row[f"worst_ms_{length}"] = round(1e3 * worst, 1)
+                worst = max(worst, time.process_time() - start)
+            row[f"worst_cpu_ms_{length}"] = round(1e3 * worst, 1)
         out.append(row)
     return out
 

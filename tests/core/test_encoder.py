@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from flax import nnx
 from core_jax import params as P
 from core_jax.models import encoder
 from core_jax.models.config import BertConfig
+from core_jax.models.presets import MINILM
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, intermediate_size=24, max_positions=40,
                     type_vocab_size=2, layer_norm_eps=1e-12, activation="gelu", position_offset=0)
@@ -188,3 +190,17 @@ def test_the_full_size_tree_without_memory():
         lambda p, i, m: encoder.forward(config, p, i, m), shapes,
         jax.ShapeDtypeStruct((2, 512), jnp.int32), jax.ShapeDtypeStruct((2, 512), jnp.bool_))
     assert out.shape == (2, 512, 1024)
+
+
+def test_the_tree_of_the_default_encoder_is_the_committed_one(repository):
+    """One checkpoint layout for ever: a change here breaks what people have saved."""
+    golden = json.loads((repository / "tests" / "golden" / "minilm.json").read_text(encoding="utf-8"))
+    assert P.golden(encoder.spec(MINILM)) == golden
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_it_lowers_for_absent_devices(platform):
+    tree = P.abstract(encoder.spec(MINILM))
+    ids, lengths = jax.ShapeDtypeStruct((2048,), jnp.int32), jax.ShapeDtypeStruct((60,), jnp.int32)
+    traced = encoder.embed_packed.trace(MINILM, tree, ids, lengths, width=48, pooling="mean", normalized=True)
+    assert "stablehlo" in traced.lower(lowering_platforms=(platform,)).as_text()

@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from core_jax.ckpt import state
 from core_jax.ckpt.state import CheckpointError, Checkpoints
 
 
@@ -42,10 +43,10 @@ def test_round_trip_keeps_structure_dtype_and_side(tmp_path):
     with Checkpoints(tmp_path / "c") as ckpts:
         assert ckpts.steps() == [] and ckpts.latest() is None
         ckpts.save(3, _state(), {"config": {"lr": 1e-3}, "split": "abc"})
-        state, side = ckpts.restore(jax.eval_shape(_state))
-    _equal(state, _state())
+        got, side = ckpts.restore(jax.eval_shape(_state))
+    _equal(got, _state())
     assert side == {"config": {"lr": 1e-3}, "split": "abc"}
-    assert isinstance(state["opt"][0], Moments)
+    assert isinstance(got["opt"][0], Moments)
     with Checkpoints(tmp_path / "c") as again:  # and from a fresh manager
         _equal(again.restore(_state(9.0))[0], _state())
         assert again.side() == side
@@ -65,12 +66,12 @@ def test_newest_are_kept_and_a_step_can_be_replaced(tmp_path):
 
 def test_state_may_be_donated_right_after_an_async_save(tmp_path):
     bump = jax.jit(lambda s: jax.tree.map(lambda x: x + jnp.ones_like(x), s), donate_argnums=0)
-    state = {"w": jnp.ones((512, 1024), jnp.float32)}
+    tree = {"w": jnp.ones((512, 1024), jnp.float32)}
     with Checkpoints(tmp_path) as ckpts:
-        ckpts.save(1, state, {})
+        ckpts.save(1, tree, {})
         for _ in range(5):
-            state = bump(state)
-        jax.block_until_ready(state)
+            tree = bump(tree)
+        jax.block_until_ready(tree)
         got, _ = ckpts.restore({"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)}, step=1)
     assert float(got["w"].min()) == float(got["w"].max()) == 1.0
 
@@ -126,6 +127,43 @@ def test_missing_corrupt_and_not_json(tmp_path):
         with pytest.raises(CheckpointError, match="step 1: unreadable"):
             ckpts.side(1)
         assert ckpts.restore(like, step=0)[1] == {"step": 0}
+
+
+def test_a_flipped_bit_is_found(tmp_path):
+    w = jax.random.normal(jax.random.key(0), (64, 96))
+    with Checkpoints(tmp_path) as ckpts:
+        ckpts.save(0, {"w": w, "b": jnp.arange(3, dtype=jnp.bfloat16)}, {}, wait=True)
+    data = max((os.path.join(root, f) for root, _, files in os.walk(tmp_path) for f in files), key=os.path.getsize)
+    with open(data, "r+b") as f:
+        f.seek(os.path.getsize(data) // 2)
+        byte = f.read(1)[0]
+        f.seek(-1, 1)
+        f.write(bytes([byte ^ 1]))
+    with Checkpoints(tmp_path) as ckpts, pytest.raises(CheckpointError, match="step 0: unreadable .*checksum of w"):
+        ckpts.restore({"w": w, "b": jnp.zeros(3, jnp.bfloat16)})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8", "bool"])
+def test_checksum_sees_one_word_and_its_place(dtype):
+    x = (jnp.arange(24).reshape(2, 3, 4) % 2).astype(dtype)
+    y = x.at[1, 0, 3].set(jnp.asarray(1 - int(x[1, 0, 3]), dtype))
+    swapped = jnp.flip(x, axis=2)
+    sums = {int(state._checksum(v)) for v in (x, y, swapped)}
+    assert len(sums) == 3
+    assert int(state._checksum(jnp.float32(3))) != int(state._checksum(jnp.float32(4)))
+
+
+def test_a_write_that_fails_says_so(tmp_path):
+    with Checkpoints(tmp_path) as ckpts:
+        ckpts.save(0, {"w": jnp.ones(3)}, {}, wait=True)
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        ckpts._open.save = full
+        with pytest.raises(CheckpointError, match="could not be written .*No space left"):
+            ckpts.save(1, {"w": jnp.ones(3)}, {})
+        assert ckpts.steps() == [0]
 
 
 @pytest.mark.slow

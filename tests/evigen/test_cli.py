@@ -148,3 +148,12 @@ def test_broken_files_name_file_and_line(text, where, capsys, tmp_path):
     bad.write_text(text)
     line = refused(capsys, "generate", "--packs", str(bad), "--out", str(tmp_path / "out.jsonl"))
     assert "packs.jsonl" in line and where in line and not (tmp_path / "out.jsonl").exists()
+
+
+def test_figures_are_of_held_out_patients(chain, capsys, tmp_path):
+    """--split all predicts everyone, but its AUC must not be flattered by training patients."""
+    where = ["--run", chain["run"], "--cohort", chain["cohort"], "--store", chain["store"]]
+    everyone = evigen(capsys, "predict", *where, "--split", "all", "--out", str(tmp_path / "all.jsonl"))
+    held = evigen(capsys, "predict", *where, "--out", str(tmp_path / "test.jsonl"))
+    assert (everyone["patients"], everyone["n"], everyone["scored_split"]) == (80, 16, "test")
+    assert everyone["auc"] == pytest.approx(held["auc"], abs=1e-6) and everyone["subgroups"] == held["subgroups"]

@@ -12,7 +12,7 @@ from evigen_jax.attribution import Quadrature, attribute  # noqa: E402
 from evigen_jax.retriever import EviGenConfig  # noqa: E402
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "evigen"))
-from test_attribution import make_batch, make_params, select  # noqa: E402
+from ig_reference import make_batch, make_params, select  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
