@@ -351,7 +351,7 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
                 if not line.strip():
                     continue
                 try:
-                    item = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+                    item = json.loads(line.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_twin)
                 except UnicodeDecodeError as e:
                     raise RecordError(f"not valid UTF-8 at byte {e.start}", file=path, line=number) from None
                 except json.JSONDecodeError as e:
@@ -372,6 +372,14 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
 
 def _no_constant(name: str):
     raise ValueError(f"{name} is not valid JSON")
+
+
+def _no_twin(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)}: stands twice in one object")
+    return out
 
 
 def _read(path, parse, key):
@@ -420,9 +428,11 @@ def atomic_write(path: str | os.PathLike, mode: str = "wt"):
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(tmp, path)
-    except BaseException:
+    except BaseException as e:
         if os.path.exists(tmp):
             os.unlink(tmp)
+        if isinstance(e, OSError) and e.errno and e.filename is None:  # a full disk does not say which file it was
+            raise OSError(e.errno, e.strerror, path) from e
         raise
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import math
 import runpy
+import traceback
 import types
 import typing
 from typing import Any, TypeVar
@@ -18,15 +20,27 @@ C = TypeVar("C")
 def load(path: str, kind: type[C]) -> C:
     """Run a configuration file and return what its get_config() gives.
 
-    Raises: ValueError where the file has no get_config or it returns another type than `kind`.
+    Raises: ValueError where the file has no get_config, raises anything, or returns another type than `kind`; OSError
+        where it cannot be read.
     """
-    space = runpy.run_path(path)
+    with open(path, "rb"):  # runpy would take a folder for a package
+        pass
+    try:
+        space = runpy.run_path(path)
+        config = space["get_config"]() if "get_config" in space else None
+    except (Exception, SystemExit) as e:
+        raise ValueError(f"{path}: {_where(e, path)}{type(e).__name__}: {e}") from e
     if "get_config" not in space:
         raise ValueError(f"{path}: no get_config() in it")
-    config = space["get_config"]()
     if not isinstance(config, kind):
         raise ValueError(f"{path}: get_config() gave {type(config).__name__}, expected {kind.__name__}")
     return config
+
+
+def _where(error: BaseException, path: str) -> str:
+    """"line 7: ", the last line of the file that the error came through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f"line {lines[-1]}: " if lines else ""
 
 
 def override(config: C, assignments: list[str]) -> C:
@@ -96,10 +110,17 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is bool:
         return isinstance(value, bool)
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, kind)
+
+
+def _finite(value: int | float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond every float
+        return False
 
 
 def _shape(value: Any, kind: Any) -> Any:
@@ -130,4 +151,7 @@ def from_dict(kind: type[C], raw: dict[str, Any], where: str = "config") -> C:
             raise ValueError(f"{where}.{name}: got {value!r}, expected {hints[name]}")
         else:
             out[name] = _shape(value, hints[name])
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in out]:
+        raise ValueError(f"{where}.{missing[0]}: missing")
     return kind(**out)

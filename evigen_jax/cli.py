@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 
 import absl.logging
@@ -133,18 +134,24 @@ def main(argv: list[str] | None = None) -> int:
     for noisy in ("jax", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     absl.logging.set_verbosity(absl.logging.WARNING)  # orbax logs every step of every checkpoint
-    from evigen_jax import pipeline
-
     try:
+        from evigen_jax import pipeline
+
         summary = pipeline.run(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {reason}"
         print(f"evigen {args.command}: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evigen {args.command}: interrupted; what was finished is kept, run it again to go on", file=sys.stderr)
         return 130
-    print(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False))
+    try:
+        print(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False), flush=True)
+    except UnicodeEncodeError:  # a path that is not UTF-8, or a terminal that is not
+        print(json.dumps(summary, indent=2, allow_nan=False))
+    except BrokenPipeError:  # the reader of the summary has gone; the results are written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -42,6 +42,8 @@ def evaluate(data: Inputs, model: EviGenConfig, config: TrainConfig, out_dir: st
     Raises: ValueError: one class only, more folds than patients of a class.
     """
     require_two_classes(data.labels)
+    if repeats < 1:
+        raise ValueError(f"repeats: got {repeats}, expected at least 1")
     y = np.asarray(data.packed.label)
     prob = np.full((repeats, len(y)), np.nan)
     rows = []

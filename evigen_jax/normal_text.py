@@ -7,6 +7,7 @@ gives the same string as normalising the whole, and tells where each character c
 """
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 import unicodedata
@@ -16,6 +17,8 @@ import numpy as np
 # A cluster longer than this is cut. Unicode's stream-safe format (UAX 15) stops at 30 marks, and sorting an endless run
 # of marks takes quadratic time.
 LONGEST_CLUSTER = 32
+BLOCK = 4096  # characters of a source that are normalised, and when asked for located, at a time
+_CUT = re.compile(r"\s(?=[!-~])")
 
 _DASH = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _DOUBLE = "\"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033"
@@ -61,6 +64,14 @@ def _ascii_starts(text: str) -> np.ndarray:
     blank[[c for c in range(128) if chr(c).isspace()]] = True
     space = blank[np.frombuffer(text.encode("ascii"), np.uint8)]
     return _single_blanks(space).astype(np.int32)
+
+
+def _offsets(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """int32 starts and ends of the characters of `normalise(text)` in `text`."""
+    if text.isascii():
+        starts = _ascii_starts(text)
+        return starts, starts + np.int32(1)
+    return _mapped(text)[1:]
 
 
 def _single_blanks(space: np.ndarray) -> np.ndarray:
@@ -128,23 +139,43 @@ class NormalizedSource:
         if not isinstance(raw, str):
             raise TypeError(f"source: got {type(raw).__name__}, expected str")
         self.raw = raw
+        self._maps: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[list[str], list[tuple[int, int]], list[int]]:
+        """(form, raw (start, end), position in `text`) of each block; blocks are cut at blanks, where forms do not interact."""
+        forms, places, begins, at, begin = [], [], [], 0, 0
+        while at < len(self.raw):
+            cut = _CUT.search(self.raw, at + BLOCK)
+            end = cut.end() if cut else len(self.raw)
+            if form := normalise(self.raw[at:end]):
+                forms.append(form)
+                places.append((at, end))
+                begins.append(begin)
+                begin += len(form) + 1
+            at = end
+        return forms, places, begins
 
     @functools.cached_property
     def text(self) -> str:
         """The canonical form of `raw`."""
-        return normalise(self.raw)
-
-    @functools.cached_property
-    def _map(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.raw.isascii():
-            starts = _ascii_starts(self.raw)
-            return starts, starts + np.int32(1)
-        return _mapped(self.raw)[1:]
+        return " ".join(self._blocks[0])
 
     def raw_span(self, start: int, end: int) -> tuple[int, int]:
         """Raw [start, end) offsets of the non-empty piece text[start:end]."""
-        starts, ends = self._map
-        return int(starts[start]), int(ends[end - 1])
+        return self._place(start)[0], self._place(end - 1)[1]
+
+    def _place(self, at: int) -> tuple[int, int]:
+        """Raw (start, end) of the character text[at]."""
+        _, places, begins = self._blocks
+        block = bisect.bisect_right(begins, at) - 1
+        if block not in self._maps:
+            low, high = places[block]
+            starts, ends = _offsets(self.raw[low:high])
+            self._maps[block] = starts + low, ends + low
+        starts, ends = self._maps[block]
+        at -= begins[block]
+        return (int(starts[at]), int(ends[at])) if at < len(starts) else (int(ends[-1]), int(ends[-1]) + 1)  # the blank between blocks
 
     @functools.cached_property
     def trigrams(self) -> np.ndarray:

@@ -124,6 +124,21 @@ def _plan(store: Store, patient_id: str, obs_ids: list[str]) -> _Plan:
     return _Plan(patient_id, start, stop, {m: np.array(v, np.int64) for m, v in local.items()}, obs)
 
 
+def join_shards(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Batches of equal shapes, one a device, as the one batch that `retriever.apply(..., mesh=mesh)` takes.
+
+    Args: batches: D host batches in the order of the mesh axis "data".
+    Returns: off_m int32 [D, P+1], row i counting inside block i; every other array joined along its first axis. All are
+        to be placed with PartitionSpec("data").
+    Raises: ValueError where shapes differ.
+    """
+    first = {k: np.shape(v) for k, v in batches[0].items()}
+    for i, batch in enumerate(batches):
+        if (shapes := {k: np.shape(v) for k, v in batch.items()}) != first:
+            raise ValueError(f"batch {i}: got shapes {shapes}, expected those of batch 0, {first}")
+    return {k: (np.stack if k.startswith("off_") else np.concatenate)([b[k] for b in batches]) for k in first}
+
+
 def _read(store: Store, plans: Sequence[_Plan]):
     """(number, plan, its stored rows [n, d]), patients that follow each other in the store read together."""
     first = 0

@@ -24,7 +24,39 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """One command. Raises: ValueError, OSError on bad input; nothing is half-written then."""
     config = settings.load(args.config, Config) if args.config else Config()
     config = _flags(settings.override(config, args.set), args)
+    _check_out(args)
     return STEPS[args.command](args, config)
+
+
+_INPUTS = ("input", "labels", "cohort", "store", "run", "packs", "rationales", "verifications", "predictions")
+_RUN_FILES = ("runs.json", "config.json", "result.json", "metrics.jsonl", "curves.png", "checkpoints")
+
+
+def _check_out(args: argparse.Namespace) -> None:
+    """No result over what it is made from, nor over a device; a link named by --out keeps pointing at the result.
+
+    Raises: ValueError: --out is an input, lies in a cohort, a store or among a run's files, or holds an input; it is
+        neither a file nor a folder.
+    """
+    if args.command == "demo":
+        return
+    if not args.out:
+        raise ValueError("--out: got an empty path")
+    out = os.path.realpath(args.out)
+    if os.path.islink(args.out):
+        args.out = out
+    if os.path.exists(out) and not (os.path.isfile(out) or os.path.isdir(out)):
+        raise ValueError(f"{args.out}: neither a file nor a folder; results are renamed into place, name another path")
+    for name in _INPUTS:
+        if (given := getattr(args, name, None)) is None:
+            continue
+        path = os.path.realpath(given)
+        inside = os.path.relpath(out, path).split(os.sep)
+        sealed = name in ("cohort", "store") and inside[0] != os.pardir
+        owned = name == "run" and (inside[0] in _RUN_FILES or inside[0].startswith("seed_"))
+        holds = args.command in ("cohort", "report") and os.path.relpath(path, out).split(os.sep)[0] != os.pardir
+        if out == path or sealed or owned or (holds and os.path.isdir(out)):
+            raise ValueError(f"--out {args.out} would write over --{name} {given}; name another path")
 
 
 def _flags(config: Config, args: argparse.Namespace) -> Config:
@@ -142,13 +174,15 @@ def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 
 def _read(path: str, check) -> list[dict[str, Any]]:
-    """Rows of a JSON Lines file, each checked. Raises: ValueError with file and line."""
-    rows = []
+    """Rows of a JSON Lines file, each checked, one a patient. Raises: ValueError with file and line."""
+    rows, seen = [], {}
     for line, row in read_jsonl(path):
         try:
             check(row)
         except ValueError as e:
             raise ValueError(f"{path}:{line}: {e}") from None
+        if (first := seen.setdefault(row["patient_id"], line)) != line:
+            raise ValueError(f"{path}:{line}: patient_id: {row['patient_id']!r} stands on line {first} already")
         rows.append(row)
     return rows
 

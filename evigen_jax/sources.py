@@ -38,7 +38,13 @@ def build(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
         raise ValueError("--task words the labels of jsonl or meds; the other cohorts have their own sentence")
     if args.spec is not None and args.source not in ("jsonl", "meds"):
         raise ValueError(f"--spec builds an age-cutoff cohort from jsonl or meds, not from {args.source}")
-    return {"mimic_iv": _mimic, "meds": _meds, "clinosim": _clinosim, "jsonl": _jsonl, "planted": _planted}[args.source](args, config)
+    make = {"mimic_iv": _mimic, "meds": _meds, "clinosim": _clinosim, "jsonl": _jsonl, "planted": _planted}[args.source]
+    try:
+        return make(args, config)
+    except RecordError as e:
+        if e.file is not None:
+            raise
+        raise RecordError(e.message, file=args.labels or args.input, field=e.field) from None  # found while joining the two
 
 
 def _mimic(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def _age_cutoff(args, config, patients: Callable[[], Iterator[Patient]], counts:
     else:
         try:
             raw = json.loads(pathlib.Path(args.spec).read_text(encoding="utf-8"))
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise RecordError(f"not valid JSON: {e}", file=args.spec) from None
         spec = settings.from_dict(cohorts.AgeCutoff, _tuples(raw), args.spec)
     labels, attrition = cohorts.age_cutoff(patients(), spec)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from core_jax.records import RecordError
-from evigen_jax.packed import PackedCohort
+from evigen_jax.packed import PackedCohort, join_shards
 
 
 class Store:
@@ -117,3 +117,12 @@ def test_an_unknown_kind_is_named():
     store = Store({"a": [("x", "image")]})
     with pytest.raises(RecordError, match="observation x is of kind 'image'"):
         PackedCohort.from_store(store, [("a", ["x"])], {"a": 0})
+
+
+def test_shards_must_have_one_shape():
+    one = {"x_note": np.zeros((4, 2)), "off_note": np.array([0, 1, 3], np.int32), "real": np.ones(2, bool)}
+    got = join_shards([one, one | {"off_note": np.array([0, 0, 4], np.int32)}])
+    assert got["x_note"].shape == (8, 2) and got["real"].shape == (4,)
+    np.testing.assert_array_equal(got["off_note"], [[0, 1, 3], [0, 0, 4]])
+    with pytest.raises(ValueError, match="batch 1: got shapes"):
+        join_shards([one, one | {"x_note": np.zeros((5, 2))}])

@@ -212,7 +212,20 @@ def test_ascii_offsets_agree_with_the_general_ones(text):
     text = text.replace("\u00a0", " ")
     source = prepare(text)
     form, starts, _ = normal_text._mapped(text)
-    assert source.text == form and source._map[0].tolist() == starts.tolist()
+    assert source.text == form and [source.raw_span(i, i + 1)[0] for i in range(len(form))] == starts.tolist()
+
+
+@settings(max_examples=200)
+@given(st.text(TRICKY + "no pain at  all", max_size=80))
+def test_blocks_change_nothing(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(normal_text, "BLOCK", 4)
+        source = prepare(text)
+        form, starts, ends = normal_text._mapped(text)
+        assert source.text == form
+        for i in range(len(form)):
+            if form[i] != " ":
+                assert source.raw_span(i, i + 1) == (starts[i], ends[i])
 
 
 def test_endless_marks_are_cut():

@@ -11,6 +11,7 @@ from flax import nnx
 from jax.sharding import AxisType
 
 from evigen_jax import losses, retriever
+from evigen_jax.packed import join_shards
 from evigen_jax.retriever import EviGenConfig, EvidenceSelector, straight_through_gate
 from selector_cases import CODES, D, MAX_SEGMENT, NOTES, batch, means, patients_of
 
@@ -441,8 +442,7 @@ def test_sharded_over_eight_devices_equals_one(params):
     rng = np.random.default_rng(0)
     whole = batch(tuple(rng.integers(0, 7, 16)), tuple(rng.integers(1, 5, 16)), seed=9, rungs=(96, 64), padding=0)
     blocks = [patients_of(whole, [2 * i, 2 * i + 1], rungs=(12, 8))[0] for i in range(8)]
-    many = {k: np.concatenate([blk[k] for blk in blocks]) for k in whole if not k.startswith("off_")}
-    many |= {k: np.stack([blk[k] for blk in blocks]) for k in ("off_note", "off_code")}
+    many = join_shards(blocks)
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     many = jax.device_put(many, place)
