@@ -401,6 +401,8 @@ def embed_cohort(
         if (finished.header["chunking"], finished.dtype) != (chunking, dtype):
             raise ValueError(f"{path}: a store with chunking {finished.header['chunking']}, dtype {finished.dtype} is "
                              f"there already, expected {chunking}, {dtype}; remove it or name another path")
+    elif os.path.isdir(path) and os.listdir(path) and not os.path.isdir(os.path.join(path, "building")):
+        raise ValueError(f"{path}: not empty and not a vector store; name another path")
     shown = not finished and (sys.stderr.isatty() if progress is None else progress)
     bar = tqdm(desc="embed", unit="text", disable=not shown, file=sys.stderr, mininterval=0.5)
     ticking = hasattr(encoder, "on_batch")

@@ -162,6 +162,17 @@ def bad_rows(vectors: np.ndarray, normalized: bool) -> list[tuple[int, str]]:
     return sorted(out)
 
 
+def _entry(line: bytes, path: str, number: int) -> dict[str, str]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path}:{number}: not JSON: {e}") from None
+    names = ("patient_id", "obs_id", "kind", "text_sha256")
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in names):
+        raise ValueError(f"{path}:{number}: expected an object with the strings {', '.join(names)}")
+    return entry
+
+
 class VectorStore:
     """A finished store, for reading. Make one with `create(...)`, then `add` and `commit` on the writer it returns."""
 
@@ -177,7 +188,7 @@ class VectorStore:
         self._ranges: dict[str, tuple[int, int]] = {}
         last = None
         for row, line in enumerate(self._lines):
-            patient_id = json.loads(line)["patient_id"]
+            patient_id = _entry(line, index, row + 1)["patient_id"]
             if patient_id != last and patient_id in self._ranges:
                 raise ValueError(f"{index}:{row + 1}: patient {patient_id!r} is not contiguous")
             self._ranges[patient_id] = (self._ranges.get(patient_id, (row, row))[0], row + 1)
@@ -230,11 +241,15 @@ class VectorStore:
         with open(header_path, encoding="utf-8") as f:
             try:
                 header = json.load(f)
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 raise ValueError(f"{header_path}: not JSON: {e}") from None
         required = {"schema", "encoder_id", "dim", "normalized", "dtype", "rows", "chunking", "patients_without_rows"}
         if not isinstance(header, dict) or header.get("schema") != SCHEMA or set(header) != required:
             raise ValueError(f"{header_path}: expected schema {SCHEMA!r} with the fields {sorted(required)}")
+        for name, kind in (("encoder_id", str), ("dim", int), ("normalized", bool), ("dtype", str), ("rows", int),
+                           ("chunking", (dict, type(None))), ("patients_without_rows", list)):
+            if not isinstance(header[name], kind):
+                raise ValueError(f"{header_path}: {name}: got {header[name]!r:.80}")
         for name, expected in (("encoder_id", expect_encoder), ("dim", expect_dim), ("normalized", expect_normalized)):
             if expected is not None and header[name] != expected:
                 raise ValueError(f"{header_path}: {name}: got {header[name]!r}, expected {expected!r}")

@@ -515,6 +515,7 @@ def write_cohort(
     unit: str = "words",
     warnings: Mapping[str, int] | None = None,
     overwrite: bool = False,
+    gold: Iterable[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Write a cohort folder: patients.jsonl.gz, labels.jsonl, attrition.json, lengths.json, cohort.json.
 
@@ -525,6 +526,7 @@ def write_cohort(
         count, unit: measure of the history lengths.
         warnings: counted oddities of the reader, stored as they are.
         overwrite: replace a folder that is a cohort already.
+        gold: rows of gold.jsonl.gz, where the truth is known.
 
     Returns: the content of cohort.json. Raises: RecordError (two labels of a patient, a labelled patient that does not
         come or has nothing visible, no labels), FileExistsError, OSError.
@@ -569,6 +571,8 @@ def write_cohort(
         if missing := sorted(by_id.keys() - lengths.keys()):
             raise RecordError(f"{len(missing)} labelled patients are not among the records: {', '.join(missing[:5])}",
                               field="patient_id")
+        if gold is not None:
+            write_jsonl(os.path.join(tmp, "gold.jsonl.gz"), gold)
         write_jsonl(os.path.join(tmp, "labels.jsonl"), sorted(labels, key=lambda x: x.patient_id))
         table = length_percentiles(list(lengths.values()))
         by_split = {name: length_percentiles(group) for name in SPLITS
@@ -637,11 +641,17 @@ def read_cohort(folder: str | os.PathLike) -> Cohort:
             info = json.load(f)
     except OSError as e:
         raise RecordError(f"no cohort here ({e.strerror})", file=path) from None
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise RecordError(f"not valid JSON: {e}", file=path) from None
     if not isinstance(info, dict) or info.get("schema") != SCHEMA:
         got = info.get("schema") if isinstance(info, dict) else info
         raise RecordError(f"got {got!r}, expected {SCHEMA!r}", file=path, field="schema")
+    task = info.get("task")
+    if not isinstance(task, dict) or set(task) != {"name", "sentence"} or not all(isinstance(v, str) for v in task.values()):
+        raise RecordError(f"got {task!r:.80}, expected name and sentence", file=path, field="task")
+    for name, kind in (("notes_rendered", bool), ("counts", dict)):
+        if not isinstance(info.get(name), kind):
+            raise RecordError(f"got {info.get(name)!r:.80}", file=path, field=name)
     sums = info.get("sha256")
     if not isinstance(sums, dict) or set(sums) != {"patients.jsonl.gz", "labels.jsonl"}:
         raise RecordError("expected the checksums of patients.jsonl.gz and labels.jsonl", file=path, field="sha256")

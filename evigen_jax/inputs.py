@@ -64,7 +64,10 @@ def load(cohort_dir: str | os.PathLike, store_dir: str | os.PathLike, *, only: S
         observed[patient.patient_id] = _observed(patient, rows, store.path)
         wanted.append((patient.patient_id, [r["obs_id"] for r in rows]))
         patients[patient.patient_id] = patient
-    packed = PackedCohort.from_store(store, wanted, {i: x.label for i, x in by_id.items()})
+    try:
+        packed = PackedCohort.from_store(store, wanted, {i: x.label for i, x in by_id.items()})
+    except RecordError as e:
+        raise ValueError(f"{store.path}: {e}") from None
     return Inputs(cohort, store, packed, [by_id[i] for i in packed.patient_ids], patients, observed)
 
 

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from core_jax import settings
@@ -94,15 +97,39 @@ def embed(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
-    done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
-                          resume=not args.no_resume, progress=_progress(args))
+    with _alone(args.out):
+        done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
+                              resume=not args.no_resume, progress=_progress(args))
     return {"run": args.out} | done.summary
 
 
 def evaluate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
-    return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=_progress(args))
+    with _alone(args.out):
+        return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=_progress(args))
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """The only process that trains into `folder`; a folder made for it is removed again where nothing was written.
+
+    Raises: ValueError where another process does.
+    """
+    made = not os.path.exists(folder)
+    os.makedirs(folder, exist_ok=True)
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        raise ValueError(f"{folder}: another process is training into this folder") from None
+    try:
+        yield
+    finally:
+        if made and not os.listdir(folder):
+            os.rmdir(folder)
+        os.close(held)
 
 
 def predict(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -151,6 +178,7 @@ def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     if strange := [r["patient_id"] for r in rationales if r["patient_id"] not in packs]:
         raise ValueError(f"{args.rationales}: patient {strange[0]!r} has no evidence pack in {args.packs}")
     wanted = {r["patient_id"] for r in rationales}
+    _same_moment([packs[i] for i in wanted], found.labels, args.packs)
     patients = {p.patient_id: p for p in found.visible_patients() if p.patient_id in wanted}
     if missing := sorted(wanted - patients.keys()):
         raise ValueError(f"{args.cohort}: no patient {missing[0]!r}")
@@ -166,11 +194,33 @@ def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     rows = _read(args.predictions, summaries.check_prediction)
     rationales = _read(args.rationales, validate_rationale)
     verified = _read(args.verifications, verify.validate_verification)
+    predicted = {r["patient_id"]: r for r in rows}
+    for pack in packs:  # packs, predictions and parameters of one run, on one cohort
+        _same(pack, {"run_id": explain.run_id(record), "encoder_id": data.store.encoder_id, "task": data.cohort.info["task"]}, args.packs)
+        row = predicted.get(pack["patient_id"])
+        if row is not None and abs(row["prob"] - pack["prob"]) > 1e-4:
+            raise ValueError(f"{args.predictions}: patient {pack['patient_id']!r}: prob: got {row['prob']!r}, its evidence pack has "
+                             f"{pack['prob']!r}; predict and explain again with one run")
+    _same_moment(packs, data.labels, args.packs)
     info = summaries.run_info(data, params, model, record, rows, config, run_id=explain.run_id(record))
     wanted = {p["patient_id"] for p in packs}
     patients = {i: p for i, p in data.patients.items() if i in wanted}
     page = write_report(packs, rationales, verified, patients, rows, info, args.out, deidentify=args.deidentify)
     return {"report": os.fspath(page), "patients": len(packs)}
+
+
+def _same(pack: dict[str, Any], expected: dict[str, Any], path: str) -> None:
+    """Raises: ValueError naming the first field in which a pack is not of this run or this cohort."""
+    for name, value in expected.items():
+        if pack[name] != value:
+            raise ValueError(f"{path}: patient {pack['patient_id']!r}: {name}: got {pack[name]!r}, expected {value!r}; explain again")
+
+
+def _same_moment(packs: list[dict[str, Any]], labels, path: str) -> None:
+    times = {x.patient_id: x.prediction_time for x in labels}
+    for pack in packs:
+        if pack["patient_id"] in times:
+            _same(pack, {"prediction_time": times[pack["patient_id"]]}, path)
 
 
 def _read(path: str, check) -> list[dict[str, Any]]:

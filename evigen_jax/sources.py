@@ -11,7 +11,7 @@ from typing import Any
 
 from core_jax import settings
 from core_jax.readers import clinosim, jsonl, meds, mimic_iv
-from core_jax.records import Label, Patient, RecordError, atomic_write, read_labels
+from core_jax.records import Label, Patient, RecordError, read_labels
 from core_jax.synth.cohort import TASK as PLANTED_TASK
 from core_jax.synth.cohort import PlantedConfig, generate
 from evigen_jax import cohorts
@@ -120,9 +120,7 @@ def _planted(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
     rows = list(generate(planted))
     labels = [r.label for r in rows]
     summary = _write(args, config, lambda: (r.patient for r in rows), labels, _given(labels), Counter(), source="planted",
-                     task=PLANTED_TASK, criteria="none")
-    with atomic_write(os.path.join(args.out, "gold.jsonl.gz")) as f:
-        f.writelines(json.dumps(r.gold, ensure_ascii=False, allow_nan=False) + "\n" for r in rows)
+                     task=PLANTED_TASK, criteria="none", gold=(r.gold for r in rows))
     return summary | {"gold": os.path.join(args.out, "gold.jsonl.gz")}
 
 

@@ -43,7 +43,7 @@ def check_prediction(row: Any) -> None:
             raise ValueError(f"{name}: got {row.get(name)!r}, expected {kind}")
     if not 0 <= row["prob"] <= 1 or not math.isfinite(row["logit"]):
         raise ValueError(f"prob {row['prob']!r}, logit {row['logit']!r}: expected a probability and a finite logit")
-    if row.get("label") not in (0, 1, None):
+    if isinstance(row.get("label"), bool) or row.get("label") not in (0, 1, None):
         raise ValueError(f"label: got {row['label']!r}, expected 0, 1 or null")
 
 
@@ -56,6 +56,20 @@ def scored(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, An
     splits = {r.get("split") for r in labelled}
     name = "test" if "test" in splits else "val" if "val" in splits else "train" if "train" in splits else "unsplit"
     return name, labelled if len(splits) < 2 else [r for r in labelled if r.get("split") == name]
+
+
+def check_joined(rows: Sequence[Mapping[str, Any]], data: Inputs, model: EviGenConfig) -> None:
+    """Raises: ValueError naming the patient of a predictions row that this cohort and this model cannot have given."""
+    labels = {x.patient_id: x for x in data.labels}
+    for r in rows:
+        who, gate = f"predictions: patient {r['patient_id']!r}", r["gate"]
+        if (label := labels.get(r["patient_id"])) is None:
+            raise ValueError(f"{who} is not in the cohort {data.cohort.path}")
+        if len(gate) != model.n or any(isinstance(g, bool) or g not in (0, 1) for g in gate):
+            raise ValueError(f"{who}: gate: got {gate!r:.80}, expected {model.n} values 0 or 1, one a query")
+        for name in ("label", "split", "prediction_time"):
+            if r.get(name) is not None and r[name] != getattr(label, name):
+                raise ValueError(f"{who}: {name}: got {r[name]!r}, the cohort has {getattr(label, name)!r}")
 
 
 def activation(rows: Sequence[Mapping[str, Any]], model: EviGenConfig) -> dict[str, Any]:
@@ -95,6 +109,7 @@ def run_info(data: Inputs, params: Any, model: EviGenConfig, record: Mapping[str
     import json
     import pathlib
 
+    check_joined(rows, data, model)
     split, held = scored(rows)
     y, p = np.array([r["label"] for r in held], np.int32), np.array([r["prob"] for r in held], np.float64)
     found: dict[str, Any] = {}

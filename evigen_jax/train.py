@@ -427,8 +427,17 @@ def _read_json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as f:
             return json.load(f)
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise ValueError(f"{path}: cannot be read ({e})") from None
+
+
+def _fields(path: str, **kinds: type) -> dict[str, Any]:
+    """A JSON object with at least these fields. Raises: ValueError naming file and field."""
+    found = _read_json(path)
+    for name, kind in kinds.items():
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
+            raise ValueError(f"{path}: {name}: expected a field of type {kind.__name__}")
+    return found
 
 
 def _differences(a: Any, b: Any, where: str = "") -> list[str]:
@@ -471,8 +480,12 @@ def load_run(folder: str | os.PathLike, *, like: PyTree | None = None) -> tuple[
     """
     folder = os.fspath(folder)
     if os.path.exists(os.path.join(folder, "runs.json")):
-        folder = os.path.join(folder, _read_json(os.path.join(folder, "runs.json"))["best"])
-    record = _read_json(os.path.join(folder, "config.json"))
+        table = os.path.join(folder, "runs.json")
+        best = _fields(table, best=str)["best"]
+        if os.path.basename(best) != best:
+            raise ValueError(f"{table}: best: got {best!r}, expected the name of a folder in it")
+        folder = os.path.join(folder, best)
+    record = _fields(os.path.join(folder, "config.json"), model=dict, train=dict, info=dict)
     config = settings.from_dict(EviGenConfig, record["model"], f"{folder}/config.json: model")
     if like is None:
         like = jax.eval_shape(functools.partial(retriever.init, config), jax.random.key(0))

@@ -14,22 +14,15 @@ from core_jax import params as P
 from core_jax.models import encoder
 from core_jax.models.config import BertConfig
 from core_jax.models.presets import MINILM
+from weights import random_weights
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, intermediate_size=24, max_positions=40,
                     type_vocab_size=2, layer_norm_eps=1e-12, activation="gelu", position_offset=0)
 
 
-def _params(config=CONFIG, seed=0):
-    """Nothing at zero or one, so that every array matters."""
-    tree = P.init(encoder.spec(config), jax.random.key(seed))
-    leaves, shape = jax.tree.flatten(tree)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    return jax.tree.unflatten(shape, [x + 0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves)])
-
-
 @pytest.fixture(scope="module")
 def params():
-    return _params()
+    return random_weights(encoder.spec(CONFIG))
 
 
 def _batch(lengths, width, seed=0):
@@ -102,12 +95,15 @@ def test_packed_vectors_do_not_depend_on_neighbours(params):
 
 
 def test_the_module_names_the_same_tree_and_computes_the_same(params):
-    module = encoder.Bert(CONFIG, rngs=nnx.Rngs(0))
-    tree = nnx.to_pure_dict(nnx.state(module, nnx.Param))
-    P.check(encoder.spec(CONFIG), tree)
-    ids, mask = _batch([4], 4)
-    np.testing.assert_allclose(module(jnp.asarray(ids), jnp.asarray(mask)), forward(CONFIG, tree, ids, mask), atol=1e-6)
-    assert len(jax.tree.leaves(nnx.state(module))) == len(P.leaves(encoder.spec(CONFIG)))  # no rng or cache leaves
+    module = nnx.eval_shape(lambda: encoder.Bert(CONFIG, rngs=nnx.Rngs(0)))
+    state = nnx.state(module)
+    P.check(encoder.spec(CONFIG), nnx.to_pure_dict(state))  # and so no rng or cache leaves
+    nnx.replace_by_pure_dict(state, params)
+    nnx.update(module, state)
+    ids, mask = _batch([7, 3, 1], 7)
+    graphdef, state = nnx.split(module)
+    out = jax.jit(lambda state, ids, mask: nnx.merge(graphdef, state)(ids, mask))(state, ids, mask)
+    np.testing.assert_allclose(out, forward(CONFIG, params, ids, mask), atol=1e-6)
 
 
 def test_every_parameter_changes_the_output(params):

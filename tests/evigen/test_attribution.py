@@ -80,8 +80,12 @@ def test_plain_rules_are_not_complete_where_graded_is():
 def test_doubles_only_where_needed():
     config = CONFIGS["paper"]
     params, batch = make_params(config, "trained"), make_batch(16)
-    got = attribute(params, select(params, batch, config), batch, config, quadrature=Quadrature(nodes=32))
-    assert all(a.converged for a in got) and {a.nodes for a in got} == {32, 64}
+    out = select(params, batch, config)
+    once = [a.gap for a in attribute(params, out, batch, config, quadrature=Quadrature(nodes=8, max_nodes=8))]
+    tolerance = float(np.median(once))  # half of the patients need more than 8 nodes
+    got = attribute(params, out, batch, config, quadrature=Quadrature(nodes=8, tolerance=tolerance))
+    assert all(a.converged for a in got)
+    assert [a.nodes == 8 for a in got] == [gap <= tolerance for gap in once] and {a.nodes for a in got} > {8}
 
 
 def test_chunked_equals_unchunked():

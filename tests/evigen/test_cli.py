@@ -96,7 +96,7 @@ def test_out_of_fold(chain, capsys, tmp_path):
 
 @pytest.mark.parametrize("words, reason", [
     (["cohort", "mimic_iv", "--out", "x"], "needs --input"),
-    (["cohort", "planted", "--input", "x", "--out", "x"], "takes no --input"),
+    (["cohort", "planted", "--input", "x", "--out", "y"], "takes no --input"),
     (["cohort", "jsonl", "--input", "nowhere.jsonl", "--labels", "nowhere.jsonl", "--out", "x"], "nowhere.jsonl"),
     (["train", "--cohort", "nowhere", "--store", "nowhere", "--out", "x"], "nowhere"),
     (["generate", "--packs", "nowhere.jsonl", "--out", "x"], "nowhere.jsonl"),
