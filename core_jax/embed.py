@@ -389,6 +389,8 @@ def embed_cohort(
     path = os.fspath(store_path)
     if unit not in ("tokens", "words"):
         raise ValueError(f"got unit {unit!r}, expected 'tokens' or 'words'")
+    if not 0 <= overlap < size:
+        raise ValueError(f"got size {size}, overlap {overlap}; expected size >= 1 and 0 <= overlap < size")
     tokenizer = getattr(encoder, "tokenizer", None)
     if unit == "words" or (spans is None and tokenizer is None):
         spans, unit = word_spans, "words"

@@ -428,11 +428,9 @@ def atomic_write(path: str | os.PathLike, mode: str = "wt"):
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(tmp, path)
-    except BaseException as e:
+    except BaseException:
         if os.path.exists(tmp):
             os.unlink(tmp)
-        if isinstance(e, OSError) and e.errno and e.filename is None:  # a full disk does not say which file it was
-            raise OSError(e.errno, e.strerror, path) from e
         raise
 
 

@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if args.quiet else logging.INFO, format="%(message)s", force=True)
     for noisy in ("jax", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    absl.logging.set_verbosity(absl.logging.WARNING)  # orbax logs every step of every checkpoint
+    absl.logging.set_verbosity(absl.logging.FATAL)  # orbax logs every step of every checkpoint; what fails there is raised too
     try:
         from evigen_jax import pipeline
 
@@ -147,7 +147,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"evigen {args.command}: interrupted; what was finished is kept, run it again to go on", file=sys.stderr)
         return 130
     try:
-        print(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False), flush=True)
+        text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        print(text, flush=True)
     except UnicodeEncodeError:  # a path that is not UTF-8, or a terminal that is not
         print(json.dumps(summary, indent=2, allow_nan=False))
     except BrokenPipeError:  # the reader of the summary has gone; the results are written

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from evigen_jax.evidence import base_value, validate_pack
 from evigen_jax.rationale import SCHEMA, validate_rationale
 from evigen_jax.sentences import MARKER, Span, sentences, words
@@ -42,8 +40,9 @@ class TemplateGenerator:
     log(1 + sentences / sentences with the word) over a sentence's distinct content words, over the square root of its
     length. Phrases that stand in every note of the patient (headings, copied-forward templates) weigh little, phrases
     that stand once weigh much, and neither length nor brevity wins by itself. Headings, and the cut sentence at the
-    start of a chunk, count half. It sees words, not the model: `sentence_scores` replaces it where an encoder is at
-    hand (`QueryScores` scores sentences as the selector's queries do).
+    start of a chunk, count half. It sees words, not the model, and costs nothing. On the shipped sample it quoted the
+    planted sentence for 30 of 36 chunks that hold one (chance: 1 in 3); the cosine of sentence and query, which needs an
+    encoder, for 27. `sentence_scores` replaces it.
 
     Args:
         sentence_scores: (pack item, its sentences) -> a number each, largest quoted.
@@ -88,28 +87,6 @@ class TemplateGenerator:
         }
         validate_rationale(rationale)
         return rationale
-
-
-class QueryScores:
-    """Strength of a sentence as the selector sees text: its largest cosine with the queries that retrieved the item.
-
-    Args:
-        encoder: `core_jax.embed.Encoder`, the one the selector was trained on.
-        query: [N, d] the trained queries (`params["query"]`).
-    """
-
-    def __init__(self, encoder: Any, query: np.ndarray):
-        query = np.asarray(query, np.float32)
-        if query.ndim != 2 or query.shape[1] != encoder.dim:
-            raise ValueError(f"query: got shape {query.shape}, expected [N, {encoder.dim}]")
-        self._encoder, self._query = encoder, query / np.maximum(np.linalg.norm(query, axis=1, keepdims=True), 1e-12)
-
-    def __call__(self, item: Mapping[str, Any], texts: Sequence[str]) -> list[float]:
-        age = "" if item["age_years"] is None else f"Patient age: {math.floor(max(item['age_years'], 0.0))} years\n\n"
-        head = age + ("Clinical Note:\n" if item["kind"] == "note" else "")
-        x = self._encoder.encode([head + t for t in texts])
-        x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-        return (x @ self._query[list(item["queries"])].T).max(1).tolist()
 
 
 # ---- quotes ---------------------------------------------------------------------------------------------------

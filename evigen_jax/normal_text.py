@@ -18,6 +18,7 @@ import numpy as np
 # of marks takes quadratic time.
 LONGEST_CLUSTER = 32
 BLOCK = 4096  # characters of a source that are normalised, and when asked for located, at a time
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _CUT = re.compile(r"\s(?=[!-~])")
 
 _DASH = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -51,15 +52,20 @@ def normalise(text: str) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"got {type(text).__name__}, expected str")
-    if text.isascii():
-        return " ".join(text.lower().split())
-    if any(_character(c)[1] for c in set(text)):
-        return _mapped(text)[0]
-    return " ".join(_form(text).split())  # no clusters to cut
+    return _mapped(text)[0] if _clustered(text) else _plain(text)
+
+
+def _clustered(text: str) -> bool:
+    """Whether any character may join the one before, so that there are clusters, which may be long."""
+    return not text.isascii() and any(_character(c)[1] for c in set("".join(_FOREIGN.findall(text))))
+
+
+def _plain(text: str) -> str:
+    return " ".join((text.lower() if text.isascii() else _form(text)).split())
 
 
 def _ascii_starts(text: str) -> np.ndarray:
-    """int32[n]: for each character of `normalise(text)`, the offset in `text` where it (or its run of blanks) starts."""
+    """int32[n]: for each character of `normalise(text)`, where in `text` it (or its run of blanks) starts."""
     blank = np.zeros(128, bool)
     blank[[c for c in range(128) if chr(c).isspace()]] = True
     space = blank[np.frombuffer(text.encode("ascii"), np.uint8)]
@@ -143,12 +149,13 @@ class NormalizedSource:
 
     @functools.cached_property
     def _blocks(self) -> tuple[list[str], list[tuple[int, int]], list[int]]:
-        """(form, raw (start, end), position in `text`) of each block; blocks are cut at blanks, where forms do not interact."""
+        """Form, raw (start, end) and position in `text` of each block; cut at blanks, where forms do not interact."""
         forms, places, begins, at, begin = [], [], [], 0, 0
+        form_of = normalise if _clustered(self.raw) else _plain
         while at < len(self.raw):
             cut = _CUT.search(self.raw, at + BLOCK)
             end = cut.end() if cut else len(self.raw)
-            if form := normalise(self.raw[at:end]):
+            if form := form_of(self.raw[at:end]):
                 forms.append(form)
                 places.append((at, end))
                 begins.append(begin)
@@ -175,7 +182,9 @@ class NormalizedSource:
             self._maps[block] = starts + low, ends + low
         starts, ends = self._maps[block]
         at -= begins[block]
-        return (int(starts[at]), int(ends[at])) if at < len(starts) else (int(ends[-1]), int(ends[-1]) + 1)  # the blank between blocks
+        if at == len(starts):  # the blank between two blocks
+            return int(ends[-1]), int(ends[-1]) + 1
+        return int(starts[at]), int(ends[at])
 
     @functools.cached_property
     def trigrams(self) -> np.ndarray:

@@ -116,7 +116,8 @@ def _plan(store: Store, patient_id: str, obs_ids: list[str]) -> _Plan:
             raise RecordError(f"patient {patient_id}: observation {o} is not in the vector store; run `embed` again")
         n, kind = stored[o]
         if kind not in MODALITIES:
-            raise RecordError(f"patient {patient_id}: observation {o} is of kind {kind!r}, expected one of {MODALITIES}")
+            raise RecordError(f"patient {patient_id}: observation {o} is of kind {kind!r}, expected one of "
+                              f"{MODALITIES}")
         local[kind].append(n)
         obs[kind].append(o)
     if not seen:

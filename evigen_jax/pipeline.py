@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -16,7 +17,7 @@ from core_jax.embed import embed_cohort, load_encoder
 from core_jax.records import read_jsonl, write_jsonl
 from evigen_jax import cohorts, crossval, demo, explain, metrics, sources, summaries, train, verify
 from evigen_jax.config import Config
-from evigen_jax.evidence import validate_pack
+from evigen_jax.evidence import check_sources, validate_pack
 from evigen_jax.generate import TemplateGenerator
 from evigen_jax.inputs import load
 from evigen_jax.rationale import validate_rationale
@@ -28,7 +29,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     config = settings.load(args.config, Config) if args.config else Config()
     config = _flags(settings.override(config, args.set), args)
     _check_out(args)
-    return STEPS[args.command](args, config)
+    try:
+        return STEPS[args.command](args, config)
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and e.filename is None:  # a full disk does not say which file it was
+            raise OSError(e.errno, e.strerror, args.out) from e
+        raise
 
 
 _INPUTS = ("input", "labels", "cohort", "store", "run", "packs", "rationales", "verifications", "predictions")
@@ -182,6 +188,9 @@ def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     patients = {p.patient_id: p for p in found.visible_patients() if p.patient_id in wanted}
     if missing := sorted(wanted - patients.keys()):
         raise ValueError(f"{args.cohort}: no patient {missing[0]!r}")
+    for r in rationales:
+        check_sources(packs[r["patient_id"]], patients[r["patient_id"]])
+    _same_prediction(rationales, packs, args.rationales)
     checked = verify.verify_many([(r, patients[r["patient_id"]], packs[r["patient_id"]]) for r in rationales],
                                  workers=config.verify.workers, threshold=config.verify.threshold)
     write_jsonl(args.out, checked)
@@ -202,6 +211,8 @@ def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
             raise ValueError(f"{args.predictions}: patient {pack['patient_id']!r}: prob: got {row['prob']!r}, its evidence pack has "
                              f"{pack['prob']!r}; predict and explain again with one run")
     _same_moment(packs, data.labels, args.packs)
+    _same_prediction(rationales, {p["patient_id"]: p for p in packs}, args.rationales)
+    _same_citations(verified, {r["patient_id"]: r for r in rationales}, args.verifications)
     info = summaries.run_info(data, params, model, record, rows, config, run_id=explain.run_id(record))
     wanted = {p["patient_id"] for p in packs}
     patients = {i: p for i, p in data.patients.items() if i in wanted}
@@ -223,13 +234,32 @@ def _same_moment(packs: list[dict[str, Any]], labels, path: str) -> None:
             _same(pack, {"prediction_time": times[pack["patient_id"]]}, path)
 
 
+def _same_prediction(rationales: list[dict[str, Any]], packs: dict[str, Any], path: str) -> None:
+    """Raises: ValueError naming a rationale that was not written over its patient's pack."""
+    for r in rationales:
+        if (pack := packs.get(r["patient_id"])) is None:
+            continue  # whoever joins them refuses it
+        for name, value in (("prediction_time", pack["prediction_time"]), ("task", pack["task"]["name"]), ("probability", pack["prob"])):
+            if r[name] != value:
+                raise ValueError(f"{path}: patient {r['patient_id']!r}: {name}: got {r[name]!r}, its evidence pack has {value!r}; generate again")
+
+
+def _same_citations(verified: list[dict[str, Any]], rationales: dict[str, Any], path: str) -> None:
+    """Raises: ValueError naming a verification of another rationale than the one there is: other ranks or citations."""
+    for v in verified:
+        r = rationales.get(v["patient_id"], {"factors": []})
+        cited = [(f["rank"], [e["citation"]["id"] for e in f["evidence"]]) for f in r["factors"]]
+        if [(f["rank"], [q["note_id"] for q in f["quotes"]]) for f in v["factors"]] != cited:
+            raise ValueError(f"{path}: patient {v['patient_id']!r}: factors: not the citations of its rationale; verify again")
+
+
 def _read(path: str, check) -> list[dict[str, Any]]:
     """Rows of a JSON Lines file, each checked, one a patient. Raises: ValueError with file and line."""
     rows, seen = [], {}
     for line, row in read_jsonl(path):
         try:
             check(row)
-        except ValueError as e:
+        except (ValueError, OverflowError) as e:  # an int beyond every float
             raise ValueError(f"{path}:{line}: {e}") from None
         if (first := seen.setdefault(row["patient_id"], line)) != line:
             raise ValueError(f"{path}:{line}: patient_id: {row['patient_id']!r} stands on line {first} already")

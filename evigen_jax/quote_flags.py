@@ -1,4 +1,4 @@
-"""What a similarity of 90 can hide: numbers, negations, blanks and edges of a quote, compared with its place in the note.
+"""What a similarity of 90 can hide: numbers, negations, blanks and edges of a quote, compared with its source.
 
 Every check reads the note around the matched span and answers with flag names (evigen.md, "Quote verification").
 Negation cues are English (after NegEx); a clause ends at . ; ! ?, a blank line, a new list item,
@@ -41,7 +41,8 @@ _TURN = re.compile(r"\b(?:but|however|although|though|except|besides)\b")
 _BULLET = re.compile(r"[-*\u2022#]|\d+[.)]\s")
 _DENIED_AFTER = re.compile(
     r"[ \t]?(?:[:=]|[ \t][-\u2013][ \t])\s?(?:no|none|nil|denies|denied|negative|neg|absent)\b"
-    r"|\s{0,3}(?:(?:was|were|is|are|has|have|had|been)\s+){1,3}(?:not|never|denied|absent|negative|excluded|ruled\s+out)\b"
+    r"|\s{0,3}(?:(?:was|were|is|are|has|have|had|been)\s+){1,3}"
+    r"(?:not|never|denied|absent|negative|excluded|ruled\s+out)\b"
     r"|[ \t]?(?:denied|absent|excluded|ruled\s+out|negative"
     r"|not\s+(?:present|seen|found|noted|identified|detected|demonstrated|visuali[sz]ed|appreciated|evident))\b", re.I)
 _CONTEXT = 160  # raw characters read before a span
@@ -69,7 +70,7 @@ def words(text: str, enough: int = 5) -> int:
 
 
 def bounded(text: str, start: int, end: int) -> bool:
-    """Whether text[start:end] (not empty) begins and ends at word boundaries; scripts without blanks have them everywhere."""
+    """Whether text[start:end], not empty, begins and ends at word boundaries (anywhere in scripts without blanks)."""
     return not (start > 0 and within_word(text[start - 1], text[start])) and not (
         end < len(text) and within_word(text[end - 1], text[end]))
 
@@ -143,7 +144,8 @@ def _clause_before(raw: str, start: int) -> str:
 
 
 def _cues(tokens: list[str]) -> list[str]:
-    return [t for t in tokens if t in _CUES or t.endswith(_CONTRACTED) or "/" in t and not _CUES.isdisjoint(t.split("/"))]
+    return [
+        t for t in tokens if t in _CUES or t.endswith(_CONTRACTED) or "/" in t and not _CUES.isdisjoint(t.split("/"))]
 
 
 def _negated_outside(quote: str, raw: str, start: int, end: int) -> bool:
@@ -151,7 +153,8 @@ def _negated_outside(quote: str, raw: str, start: int, end: int) -> bool:
         cut = re.search(r"[^\W\d_]+-?$", raw[max(0, start - 8):start])
         if cut and cut.group().lower() in _PREFIXES:
             return True
-    if _cues(_LOOSE.findall(raw[max(0, start - _CONTEXT):start].lower())) and not _cues(_LOOSE.findall(quote[:40].lower())[:2]):
+    before = raw[max(0, start - _CONTEXT):start].lower()
+    if _cues(_LOOSE.findall(before)) and not _cues(_LOOSE.findall(quote[:40].lower())[:2]):
         if _cues(_LOOSE.findall(_clause_before(raw, start))[-_SCOPE:]):
             return True
     return raw[end - 1] not in ".;!?" and _DENIED_AFTER.match(raw, end, end + 60) is not None

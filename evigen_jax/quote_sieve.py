@@ -41,12 +41,16 @@ class Sieve:
         return list(zip(starts[first].tolist(), ends[last].tolist()))
 
     def likeliest(self, count: int = 8) -> list[tuple[int, int]]:
-        """The `count` places of `source.text` that share most trigrams with the quote, joined where they touch."""
-        n, size = self._n, self._size
-        best = np.argpartition(-self._shared, min(count, self._shared.size - 1))[:count]
+        """The `count` places of `source.text` that share most trigrams with the quote, joined where they touch.
+
+        A place holds the windows that start within half a quote's length of one another.
+        """
+        width = max(1, self._n // (2 * BLOCK))
+        best = np.maximum.reduceat(self._shared, np.arange(0, self._shared.size, width))
+        chosen = np.argpartition(-best, count)[:count] if count < best.size else np.arange(best.size)
         out: list[tuple[int, int]] = []
-        for block in np.sort(best).tolist():
-            start, end = max(0, BLOCK * block - n // 4), min(size, BLOCK * (block + 1) + n + n // 4)
+        for start in (BLOCK * width * np.sort(chosen)).tolist():
+            end = min(self._size, start + BLOCK * (width + 1) + self._n)
             if out and start <= out[-1][1]:
                 out[-1] = (out[-1][0], end)
             else:
@@ -55,7 +59,7 @@ class Sieve:
 
 
 def _shared(quote: str, source: NormalizedSource) -> np.ndarray:
-    """int32[blocks]: for windows that start in a block, at most this many of their trigrams are trigrams of the quote."""
+    """int32[blocks]: at most this many trigrams of a window that starts in the block are trigrams of the quote."""
     known = np.zeros(65537, np.uint8)
     known[trigrams(quote)] = 1
     hits = known.take(source.trigrams, mode="wrap")

@@ -41,7 +41,7 @@ REASONS = {
     "too_short": "fewer than two words or eight characters",
     "too_many_segments": "more than eight pieces between ellipses",
     "segment_short": "a piece between ellipses has fewer than three words and twelve characters",
-    "too_costly": "not found where the source is most like it, and the source is too repetitive and long to compare whole",
+    "too_costly": "not found where the source is most like it; the source is too repetitive and long to compare whole",
     "below_threshold": "not found in the source",
     "short_inexact": "fewer than five words and not verbatim at word boundaries",
     "segment_order": "the pieces between ellipses do not stand in this order in the source",
@@ -97,7 +97,8 @@ def verify_quote(quote: str, source: str | NormalizedSource, threshold: float = 
     Raises: TypeError when quote or source is no string; ValueError for another mode or threshold.
     """
     if mode not in ("window", "rapidfuzz") or not 0 < threshold <= 100:
-        raise ValueError(f"got mode {mode!r}, threshold {threshold!r}; expected window or rapidfuzz, 0 < threshold <= 100")
+        raise ValueError(
+            f"got mode {mode!r}, threshold {threshold!r}; expected window or rapidfuzz, 0 < threshold <= 100")
     if not isinstance(quote, str):
         raise TypeError(f"quote: got {type(quote).__name__}, expected str")
     src = source if isinstance(source, NormalizedSource) else prepare(source)
@@ -169,7 +170,9 @@ def _split(quote: str, text: str) -> list[_Piece]:
     return pieces
 
 
-def _search(pieces: list[_Piece], src: NormalizedSource, threshold: float, nearest: bool, steps: int, flags: set[str]) -> None:
+def _search(
+    pieces: list[_Piece], src: NormalizedSource, threshold: float, nearest: bool, steps: int, flags: set[str],
+) -> None:
     """Score and locate every piece that is not located yet."""
     many = len(pieces) > MOST_SEGMENTS
     if many:
@@ -190,8 +193,10 @@ def _search(pieces: list[_Piece], src: NormalizedSource, threshold: float, neare
         p.span = p.at and _word_span(src, *p.at, p.exact)
 
 
-def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: float, steps: int, flags: set[str]) -> None:
-    """The gates beyond the score; adds their flags, and moves pieces to where the gates hold if there is such a place."""
+def _gate(
+    pieces: list[_Piece], text: str, src: NormalizedSource, threshold: float, steps: int, flags: set[str],
+) -> None:
+    """The gates beyond the score: adds their flags, and moves pieces to where they hold if there is such a place."""
     count = [words(p.text) for p in pieces]
     if (sum(count) < 2 or sum(len(p.text) for p in pieces) < 8) and text != src.text:
         flags.add("too_short")
@@ -206,8 +211,9 @@ def _gate(pieces: list[_Piece], text: str, src: NormalizedSource, threshold: flo
         if any(n < 3 and len(p.text) < 12 for p, n in zip(pieces, count)):
             flags.add("segment_short")
         if all(p.score >= threshold for p in pieces) and len(pieces) <= MOST_SEGMENTS:
-            order = _in_order(pieces, src.text, threshold) if steps * len(src.text) <= WORK or all(p.exact for p in pieces) else [
-                p.at for p in pieces]
+            order = [p.at for p in pieces]
+            if steps * len(src.text) <= WORK or all(p.exact for p in pieces):
+                order = _in_order(pieces, src.text, threshold)
             if order is None or any(a[1] > b[0] for a, b in zip(order, order[1:])):
                 flags.add("segment_order")
             else:
@@ -230,7 +236,7 @@ def _fuzzy(q: str, src: NormalizedSource, threshold: float, nearest: bool, steps
         sieve = Sieve(q, src)
         places, cutoff = sieve.regions(threshold - 0.01), threshold
     if steps * (len(s) if places is None else 2 * n + sum(b - a + n for a, b in places)) > WORK:
-        count = max(1, min(8, int(WORK / steps / (3 * n)) - 1))
+        count = max(1, int(WORK / steps / (3 * n)) - 1)
         return *_align_in((sieve or Sieve(q, src)).likeliest(count), q, s, floor, floor), False
     found = _align(q, s, cutoff, floor) if places is None else _align_in(places, q, s, cutoff, floor)
     if found[1] == 0 and cutoff > floor:
@@ -251,7 +257,7 @@ def _align(q: str, s: str, cutoff: float, floor: float) -> tuple[float, float, t
     if found is None:
         return 0.0, 0.0, None
     window = found.dest_start, found.dest_end
-    if found.src_end - found.src_start < n or window[1] - window[0] < n:  # a window cut at an end of s, or roles swapped
+    if min(found.src_end - found.src_start, window[1] - window[0]) < n:  # a window cut at an end of s, or roles swapped
         hole = _absent(q) * n
         found = fuzz.partial_ratio_alignment(q, hole + s + hole, processor=None, score_cutoff=floor)
         if found is None:
@@ -261,7 +267,7 @@ def _align(q: str, s: str, cutoff: float, floor: float) -> tuple[float, float, t
 
 
 def _align_in(places: list[tuple[int, int]], q: str, s: str, cutoff: float, floor: float):
-    """`_align` on the places and the two ends of s, set apart by a character that q lacks, so that no window spans two."""
+    """`_align` on the places and both ends of s, set apart by a character that q lacks, so that no window spans two."""
     n = len(q)
     places = [(0, n), *places, (len(s) - n, len(s))]
     score, ratio, window = _align(q, (_absent(q) * n).join(s[a:b] for a, b in places), cutoff, floor)

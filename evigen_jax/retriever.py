@@ -1,9 +1,11 @@
 """The evidence selector (EviGen 3.2, A.1): queries retrieve observations, gates choose queries, experts read them.
 
-Pure functions over a parameter tree: `spec` declares it, `init` draws it, `apply` runs it. `EvidenceSelector` is the same
-as a Flax NNX module. Numbers "trap n" are rows of the project's trap table (docs/choices.md lists what users can change).
+Pure functions over a parameter tree: `spec` declares it, `init` draws it, `apply` runs it. `EvidenceSelector` is the
+same as a Flax NNX module. "Trap n" is a row of the specification's table of mathematical traps; docs/choices.md says
+which of its choices users can change.
 
-    params  query [N, d]; eta [N-1]; expert {ln_scale, ln_bias [N, d], w1 [N, d, h], b1 [N, h], w2 [N, h, d], b2 [N, d]};
+    params  query [N, d]; eta [N-1];
+            expert {ln_scale, ln_bias [N, d], w1 [N, d, h], b1 [N, h], w2 [N, h, d], b2 [N, d]};
             final_ln {scale, bias [d]}; head {w [d], b []}; with summary_ln also summary_ln {scale, bias [M, d]}
     batch   for m in note, code: x_m [S, d] unit rows, off_m int32 [P+1], mean_m [P, d]; label [P]; real bool [P]
 
@@ -112,12 +114,14 @@ def spec(config: EviGenConfig) -> Params:
     }
     if config.summary_ln:
         m = len(_modalities(config))
-        tree["summary_ln"] = {"scale": ParamSpec((m, d), (None, e), "ones"), "bias": ParamSpec((m, d), (None, e), "zeros")}
+        tree["summary_ln"] = {"scale": ParamSpec((m, d), (None, e), "ones"),
+                              "bias": ParamSpec((m, d), (None, e), "zeros")}
     return tree
 
 
 def count(config: EviGenConfig) -> int:
-    """Number of trained scalars: N (2 d h + h + d + 2 d) + 2 d + d + 1 + N d + N - 1, and 2 M d with summary_ln (trap 14)."""
+    """Number of trained scalars (trap 14): N (2 d h + h + d + 2 d) + 2 d + d + 1 + N d + N - 1; 2 M d more with
+    summary_ln."""
     return specs.count(spec(config))
 
 

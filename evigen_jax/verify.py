@@ -1,9 +1,9 @@
 """Stage 1 of the faithfulness audit: what can be checked mechanically in a rationale (S8; paper, appendix G).
 
-Two checks a factor: every citation names a note or code of the patient's record, and every quote stands in the source it
-cites (for a code: in its title). Five factors, ten booleans. A rationale that was not parsed, or has another number of
-factors, fails and stays in the denominator; where the evidence pack itself holds fewer than five items, that number is
-asked for instead. Beside the verdict stands the paper's own form of it (rapidfuzz, no further gates), and flags that
+Two checks a factor: every citation names a note or code of the patient's record, and every quote stands in the source
+it cites (for a code: in its title). Five factors, ten booleans. A rationale that was not parsed, or has another number
+of factors, fails and stays in the denominator; where the evidence pack itself holds fewer than five items, that number
+is asked for instead. Beside the verdict stands the paper's own form of it (rapidfuzz, no further gates), and flags that
 change no verdict: citations outside the pack or of another factor, repeated evidence, directions and numbers that
 contradict the pack. Nothing is edited.
 """
@@ -31,8 +31,8 @@ _ROW = {
     "factors": list, "flags": list, "failed_reason": (str, None),
 }
 _FACTOR = {
-    "rank": int, "quotes": list, "citation_known_record": bool, "citation_known_pack": bool, "direction_ok": (bool, None),
-    "attribution_matches": (bool, None),
+    "rank": int, "quotes": list, "citation_known_record": bool, "citation_known_pack": bool,
+    "direction_ok": (bool, None), "attribution_matches": (bool, None),
 }
 _QUOTE = {
     "ok": bool, "trusted": bool, "score": (float, None), "score_rapidfuzz": (float, None), "method": str, "spans": list,
@@ -41,7 +41,8 @@ _QUOTE = {
 
 
 def verify_rationale(
-    rationale: Any, patient_visible: Patient, pack: Mapping[str, Any], *, threshold: float = THRESHOLD, nearest: bool = True,
+    rationale: Any, patient_visible: Patient, pack: Mapping[str, Any], *,
+    threshold: float = THRESHOLD, nearest: bool = True,
 ) -> dict[str, Any]:
     """Check one rationale against the record that it may cite and the pack that it was written from.
 
@@ -63,10 +64,12 @@ def verify_rationale(
     Raises: ValueError when pack, record and rationale are not of one patient.
     """
     if pack["patient_id"] != patient_visible.patient_id:
-        raise ValueError(f"evidence pack of {pack['patient_id']!r} checked against the record of {patient_visible.patient_id!r}")
+        raise ValueError(
+            f"evidence pack of {pack['patient_id']!r} checked against the record of {patient_visible.patient_id!r}")
     parsed = isinstance(rationale, Mapping)
     if parsed and rationale.get("patient_id") != pack["patient_id"]:
-        raise ValueError(f"rationale of {rationale.get('patient_id')!r} checked against the pack of {pack['patient_id']!r}")
+        raise ValueError(
+            f"rationale of {rationale.get('patient_id')!r} checked against the pack of {pack['patient_id']!r}")
     expected = min(FACTORS, len(pack["items"]))
     raw = rationale.get("factors") if parsed else None
     written = [f for f in raw if isinstance(f, Mapping)] if isinstance(raw, list) else []
@@ -80,7 +83,8 @@ def verify_rationale(
     for rank in range(1, expected + 1):
         f = next((f for f in factors if f["rank"] == rank), None)
         quoted = f["quotes"] if f else []
-        strict = {"citation": bool(quoted) and f["citation_known_record"], "quote": bool(quoted) and all(q["ok"] for q in quoted)}
+        known = bool(quoted) and f["citation_known_record"]
+        strict = {"citation": known, "quote": bool(quoted) and all(q["ok"] for q in quoted)}
         paper = strict | {"quote": bool(quoted) and all((q["score_rapidfuzz"] or 0.0) >= threshold for q in quoted)}
         s1 += [{"rank": rank, "check": c, "ok": strict[c], "ok_rapidfuzz": paper[c]} for c in CHECKS]
     return {
@@ -126,8 +130,10 @@ class _Record:
     def time(self, key: tuple[str, str]) -> str | None:
         return self._times.get(key[1]) if key[0] == "note" else None
 
-    def check(self, quote: str, key: tuple[str, str], near: tuple[int, int] | None = None, **options: Any) -> dict[str, Any]:
-        """The best verdict among the texts known under this id (one note; a code's title may be recorded in two ways)."""
+    def check(
+        self, quote: str, key: tuple[str, str], near: tuple[int, int] | None = None, **options: Any,
+    ) -> dict[str, Any]:
+        """The best verdict among the texts known under this id: one note, or the titles recorded for one code."""
         if key not in self._prepared:
             self._prepared[key] = [prepare(t) for t in self._texts[key]]
         results = [verify_quote(quote, s, near=near, **self._options | options) for s in self._prepared[key]]
@@ -135,8 +141,8 @@ class _Record:
 
 
 def _missing(reason: str) -> dict[str, Any]:
-    return {"ok": False, "trusted": False, "score": None, "score_rapidfuzz": None, "method": "none", "spans": [], "flags": [reason],
-            "reason": reason}
+    return {"ok": False, "trusted": False, "score": None, "score_rapidfuzz": None, "method": "none", "spans": [],
+            "flags": [reason], "reason": reason}
 
 
 def _factor(factor: Mapping[str, Any], number: int, record: _Record, flags: list[str]) -> dict[str, Any]:
@@ -157,7 +163,9 @@ def _factor(factor: Mapping[str, Any], number: int, record: _Record, flags: list
     stated = _number(factor.get("stated_attribution"))
     matches = None if stated is None or attribution is None else _same(stated, attribution)
     way = stated_direction(factor["reasoning"]) if isinstance(factor.get("reasoning"), str) else None
-    direction = None if way is None or attribution is None or _same(attribution, 0.0) else way == math.copysign(1, attribution)
+    direction = None
+    if way is not None and attribution is not None and not _same(attribution, 0.0):
+        direction = way == math.copysign(1, attribution)
     own = _number(factor.get("attribution"))
     for name, wrong in (
         ("attribution", matches is False), ("direction", direction is False),
@@ -172,11 +180,14 @@ def _factor(factor: Mapping[str, Any], number: int, record: _Record, flags: list
     }
 
 
-def _evidence(e: Any, item: Mapping[str, Any] | None, record: _Record, names: list[str]) -> tuple[tuple[str, str], dict[str, Any]]:
+def _evidence(
+    e: Any, item: Mapping[str, Any] | None, record: _Record, names: list[str],
+) -> tuple[tuple[str, str], dict[str, Any]]:
     """((kind, id) cited, the quote's result); adds what is to be said of the factor to `names`."""
     citation = e.get("citation") if isinstance(e, Mapping) else None
     quote = e.get("quote") if isinstance(e, Mapping) else None
-    if not isinstance(citation, Mapping) or not isinstance(quote, str) or not all(isinstance(citation.get(k), str) for k in ("kind", "id")):
+    named = isinstance(citation, Mapping) and all(isinstance(citation.get(k), str) for k in ("kind", "id"))
+    if not named or not isinstance(quote, str):
         names.append("malformed_evidence")
         return ("", ""), _missing("malformed_evidence") | {"note_id": "", "found_in": None}
     key = citation["kind"], citation["id"]
@@ -188,12 +199,13 @@ def _evidence(e: Any, item: Mapping[str, Any] | None, record: _Record, names: li
         others = [k for k in record.pack if k != key and k in record]
         found = next((k[1] for k in others if record.check(quote, k, nearest=False)["ok"]), None)
     time, stated = record.time(key), e.get("date")
+    outside = near is not None and any(b <= near[0] or a >= near[1] for a, b in result["spans"])
     for name, true in (
         ("citation_unknown", key not in record),
         ("citation_outside_pack", key in record and key not in record.pack),
         ("citation_of_other_factor", own is not None and key != own and key in record.pack),
         ("quote_in_other_source", found is not None),
-        ("quote_outside_chunk", result["ok"] and near is not None and any(b <= near[0] or a >= near[1] for a, b in result["spans"])),
+        ("quote_outside_chunk", result["ok"] and outside),
         ("date", bool(time) and isinstance(stated, str) and stated != "" and stated[:10] != time[:10]),
     ):
         names += [name] if true else []
@@ -207,7 +219,8 @@ def _repeated(written: list[Mapping[str, Any]], factors: list[dict[str, Any]], f
     for raw, factor in zip(written, factors):
         evidence = raw.get("evidence") if isinstance(raw.get("evidence"), list) else []
         keys = {("observation", raw.get("obs_id"))} if isinstance(raw.get("obs_id"), str) else set()
-        keys |= {("quote", q["note_id"], normalise(e["quote"])) for e, q in zip(evidence, factor["quotes"]) if q["reason"] != "malformed_evidence"}
+        keys |= {("quote", q["note_id"], normalise(e["quote"])) for e, q in zip(evidence, factor["quotes"])
+                 if q["reason"] != "malformed_evidence"}
         for name in sorted({f"repeated_{k[0]}" for k in keys if k in seen}):
             flags.append(f"factor {factor['rank']}: {name}")
         seen |= dict.fromkeys(keys, 1)
@@ -229,12 +242,14 @@ _UP = re.compile(r"(?:increas|rais|elevat|heighten|amplif)\w*|higher|greater|upw
 _DOWN = re.compile(r"(?:decreas|reduc|diminish|lessen|lower)\w*|smaller|downward")
 _BAD = re.compile(r"worsen\w*|worse|poor(?:er)?|adverse|unfavou?rable")  # these say it of risk and of survival alike
 _GOOD = re.compile(r"better|favou?rable|protective|protects?")
-_RISK = frozenset("risk risks probability likelihood chance chances odds hazard mortality death logit prediction score".split())
+_RISK = frozenset(
+    "risk risks probability likelihood chance chances odds hazard mortality death logit prediction score".split())
 _QUALITY = frozenset("prognosis outcome outcomes".split())
 _BREAKS = frozenset("\u2192 -> => . ; :".split(" "))
 _NOT = frozenset("not no never without neither nor cannot doesn't doesn\u2019t".split())
-_VERBS = frozenset("is are was were which that who associated linked leading leads indicates suggests reflects implies and but "
-                   "or due from because with given".split())
+_VERBS = frozenset(
+    "is are was were which that who associated linked leading leads indicates suggests reflects implies and but or due "
+    "from because with given".split())
 _CAUSES = frozenset("which that who due from because with given and but or".split())
 
 
@@ -288,7 +303,9 @@ def _object(tokens: list[str], stops: frozenset[str]) -> str | None:
 
 # ---- many -----------------------------------------------------------------------------------------------------
 
-def verify_many(rows: Iterable[Row], workers: int = 1, *, threshold: float = THRESHOLD, nearest: bool = True) -> list[dict[str, Any]]:
+def verify_many(
+    rows: Iterable[Row], workers: int = 1, *, threshold: float = THRESHOLD, nearest: bool = True,
+) -> list[dict[str, Any]]:
     """`verify_rationale` of each (rationale, visible patient, pack), in the order of the rows.
 
     With workers > 1 in as many processes (started afresh, so that no thread of jax is forked); only texts that the

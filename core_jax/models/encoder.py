@@ -4,8 +4,8 @@ Top to bottom: the parameter tree (declared once), its Hugging Face names, the N
 pooling. Layers are stacked `[L, ...]` and scanned. Letters: B batch, T tokens of a text, M = tokens of a batch laid end
 to end, D model width, N heads, H head dim, F feed-forward width, V vocabulary, L layers.
 
-Attention is computed on `[B*N, T, H]` by plain batched matmul, with the exponential not normalised and the division
-done on the product with the values: on XLA:CPU several times faster than the einsum over four axes (perf.md A).
+Attention is a plain batched matmul on `[.., T, H]`, with the exponential not normalised and the division done on the
+product with the values: on XLA:CPU several times faster than the einsum over four axes (perf.md A).
 """
 from __future__ import annotations
 
@@ -117,59 +117,66 @@ def _layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> 
     return centred * jax.lax.rsqrt(variance + eps) * scale[None] + bias[None]
 
 
-class _Grid(NamedTuple):
-    """Where the M tokens stand in [B, T]: `spread` [M, D] -> [B, T, D], `collect` back, `mask` [B, T] True = token."""
-
-    spread: Callable[[jax.Array], jax.Array]
-    collect: Callable[[jax.Array], jax.Array]
-    mask: jax.Array
-
-
-PER_TEXT_FROM = 128  # T from which one text's scores after another is faster on a CPU: they stay in its cache
+# q, k, v: [M, D] -> softmax(q k^T) v of every token over its own text's tokens, [M, D]
+Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def _mix(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
-    """q, k, v: [G, T, H]; mask: [G, T] -> softmax(q k^T) v, [G, T, H]."""
+    """q, k, v: [G, T, H]; mask: [G, T] True = attended -> softmax(q k^T) v, [G, T, H]."""
     scores = jnp.where(mask[:, None, :], jnp.matmul(q, k.swapaxes(1, 2)), jnp.finfo(jnp.float32).min)
     weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
     return jnp.matmul(weights, v) / jnp.sum(weights, axis=-1, keepdims=True)
 
 
-def _mix_per_text(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array, heads: int) -> jax.Array:
-    one_text = tuple(x.reshape(-1, heads, *x.shape[1:]) for x in (q, k, v, mask))
-    return jax.lax.map(lambda text: _mix(*text), one_text).reshape(q.shape)
-
-
-def _attention(x: jax.Array, p: P.Tree, grid: _Grid, heads: int) -> jax.Array:
-    """Self-attention without its residual: [M, D] -> [M, D]."""
-    b, t = grid.mask.shape
-    h = x.shape[-1] // heads
+def _attend_grid(
+    q: jax.Array, k: jax.Array, v: jax.Array, *, spread: Callable[[jax.Array], jax.Array],
+    collect: Callable[[jax.Array], jax.Array], mask: jax.Array, heads: int,
+) -> jax.Array:
+    """All texts at once. spread: [M, D] -> [B, T, D]; collect: back; mask: [B, T] True = token."""
+    (b, t), d = mask.shape, q.shape[1]
 
     def split(y: jax.Array) -> jax.Array:
-        return grid.spread(y).reshape(b, t, heads, h).transpose(0, 2, 1, 3).reshape(b * heads, t, h)
+        return spread(y).reshape(b, t, heads, d // heads).transpose(0, 2, 1, 3).reshape(b * heads, t, d // heads)
 
-    q = split((x @ p["wq"] + p["bq"][None]) * (1.0 / math.sqrt(h)))
-    k = split(x @ p["wk"] + p["bk"][None])
-    v = split(x @ p["wv"] + p["bv"][None])
-    mask = jnp.repeat(grid.mask, heads, axis=0)
-    whole = functools.partial(_mix, q, k, v, mask)
-    if t < PER_TEXT_FROM:
-        mixed = whole()
-    else:
-        mixed = jax.lax.platform_dependent(cpu=lambda: _mix_per_text(q, k, v, mask, heads), default=whole)
-    mixed = mixed.reshape(b, heads, t, h).transpose(0, 2, 1, 3).reshape(b, t, heads * h)
-    return grid.collect(mixed) @ p["wo"] + p["bo"][None]
+    mixed = _mix(split(q), split(k), split(v), jnp.repeat(mask, heads, axis=0))
+    return collect(mixed.reshape(b, heads, t, d // heads).transpose(0, 2, 1, 3).reshape(b, t, d))
 
 
-def _hidden(config: BertConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, grid: _Grid) -> jax.Array:
+def _attend_texts(
+    q: jax.Array, k: jax.Array, v: jax.Array, *, starts: jax.Array, lengths: jax.Array, width: int, heads: int
+) -> jax.Array:
+    """One text after another: on a CPU its scores stay in cache, and slices are cheaper than gathers.
+
+    Text i is rows [starts[i], starts[i] + lengths[i]), starts rising. A slice is `width` rows; what a text writes past
+    its end is overwritten by the next one.
+    """
+    (m, d), count = q.shape, jnp.sum(lengths > 0, dtype=jnp.int32)
+    q, k, v = (jnp.pad(y, ((0, width), (0, 0))) for y in (q, k, v))
+    column = jnp.arange(width, dtype=jnp.int32)
+
+    def one(i: jax.Array, out: jax.Array) -> jax.Array:
+        def heads_of(y: jax.Array) -> jax.Array:
+            y = jax.lax.dynamic_slice_in_dim(y, starts[i], width)
+            return y.reshape(width, heads, d // heads).transpose(1, 0, 2)
+
+        mask = jnp.broadcast_to((column < lengths[i])[None], (heads, width))
+        mixed = _mix(heads_of(q), heads_of(k), heads_of(v), mask).transpose(1, 0, 2).reshape(width, d)
+        return jax.lax.dynamic_update_slice_in_dim(out, mixed, starts[i], axis=0)
+
+    return jax.lax.fori_loop(0, count, one, jnp.zeros_like(q))[:m]
+
+
+def _hidden(config: BertConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
     """ids, positions: [M] int32 -> last hidden states [M, D]."""
     e, eps = params["embed"], config.layer_norm_eps
     x = e["token"][ids] + e["position"][positions + config.position_offset] + e["type"][0][None]
     x = _layer_norm(x, e["ln_scale"], e["ln_bias"], eps)
-    activation = _ACTIVATION[config.activation]
+    activation, scale = _ACTIVATION[config.activation], 1.0 / math.sqrt(config.hidden_size // config.num_heads)
 
     def layer(x: jax.Array, p: P.Tree) -> tuple[jax.Array, None]:
-        x = _layer_norm(x + _attention(x, p, grid, config.num_heads), p["ln1_scale"], p["ln1_bias"], eps)
+        q = (x @ p["wq"] + p["bq"][None]) * scale
+        mixed = attend(q, x @ p["wk"] + p["bk"][None], x @ p["wv"] + p["bv"][None])
+        x = _layer_norm(x + mixed @ p["wo"] + p["bo"][None], p["ln1_scale"], p["ln1_bias"], eps)
         y = activation(x @ p["w1"] + p["b1"][None]) @ p["w2"] + p["b2"][None]
         return _layer_norm(x + y, p["ln2_scale"], p["ln2_bias"], eps), None
 
@@ -189,26 +196,11 @@ def forward(config: BertConfig, params: P.Tree, ids: jax.Array, mask: jax.Array)
         [B, T, D] float32; what stands at padding is undefined.
     """
     b, t = ids.shape
-    grid = _Grid(lambda y: y.reshape(b, t, -1), lambda y: y.reshape(b * t, -1), mask)
+    attend = functools.partial(
+        _attend_grid, spread=lambda y: y.reshape(b, t, -1), collect=lambda y: y.reshape(b * t, -1), mask=mask,
+        heads=config.num_heads)
     positions = jnp.tile(jnp.arange(t, dtype=jnp.int32), b)
-    return _hidden(config, params, ids.reshape(b * t), positions, grid).reshape(b, t, -1)
-
-
-def pool(hidden: jax.Array, mask: jax.Array, how: str) -> jax.Array:
-    """[B, T, D] hidden states, [B, T] mask -> [B, D]: mean over tokens, the first position, or the last token.
-
-    Raises: ValueError for another `how`.
-    """
-    if how == "mean":
-        weight = mask.astype(jnp.float32)
-        total = jnp.matmul(weight[:, None, :], hidden)[:, 0]
-        return total / jnp.maximum(jnp.sum(weight, axis=1), 1.0)[:, None]
-    if how == "cls":
-        return hidden[:, 0]
-    if how == "last":
-        last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[1], dtype=jnp.int32)[None], 0), axis=1)
-        return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]
-    raise ValueError(f"got pooling {how!r}, expected one of {POOLINGS}")
+    return _hidden(config, params, ids.reshape(b * t), positions, attend).reshape(b, t, -1)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "width", "pooling", "normalized"))
@@ -221,28 +213,39 @@ def embed_packed(
         ids: [M] int32, the texts' tokens one text after the other, then filler.
         lengths: [B] int32, tokens of each text; 0 in unused slots, whose vectors are undefined (but finite).
         width: T, at least the longest length (it may exceed `config.max_length`); attention is computed on [B, T].
+        pooling: "mean" over a text's tokens, "cls" its first token, "last" its last one.
 
     Returns:
         [B, D] float32.
+
+    Raises:
+        ValueError: another pooling.
     """
+    if pooling not in POOLINGS:
+        raise ValueError(f"got pooling {pooling!r}, expected one of {POOLINGS}")
     m, b = ids.shape[0], lengths.shape[0]
     stops = jnp.cumsum(lengths, dtype=jnp.int32)
     starts = stops - lengths
-    column = jnp.arange(width, dtype=jnp.int32)
-    token = jnp.minimum(starts[:, None] + column[None], m - 1)
     place = jnp.arange(m, dtype=jnp.int32)
-    row = jnp.minimum(jnp.searchsorted(stops, place, side="right").astype(jnp.int32), b - 1)
+    row = jnp.minimum(jnp.searchsorted(stops, place, side="right").astype(jnp.int32), b - 1)  # of each token
     position = jnp.clip(place - starts[row], 0, min(width, config.max_length) - 1)  # filler reads real rows too
-    cell = row * width + position
-    mask = column[None] < lengths[:, None]
+    column = jnp.arange(width, dtype=jnp.int32)
+    token = jnp.minimum(starts[:, None] + column[None], m - 1)  # of each cell of [B, T]
+    by_text = functools.partial(
+        _attend_texts, starts=starts, lengths=lengths, width=width, heads=config.num_heads)
+    at_once = functools.partial(
+        _attend_grid, spread=lambda y: y[token], collect=lambda y: y.reshape(b * width, -1)[row * width + position],
+        mask=column[None] < lengths[:, None], heads=config.num_heads)
 
-    def spread(y: jax.Array) -> jax.Array:
-        return y.at[token].get(mode="promise_in_bounds")
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.lax.platform_dependent(q, k, v, cpu=by_text, default=at_once)
 
-    def collect(y: jax.Array) -> jax.Array:
-        return y.reshape(b * width, -1).at[cell].get(mode="promise_in_bounds")
-
-    x = pool(spread(_hidden(config, params, ids, position, _Grid(spread, collect, mask))), mask, pooling)
+    hidden = _hidden(config, params, ids, position, attend)
+    if pooling == "mean":
+        mine = (row[None] == jnp.arange(b, dtype=jnp.int32)[:, None]) & (place < stops[-1])[None]
+        x = (mine.astype(jnp.float32) @ hidden) / jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
+    else:
+        x = hidden[jnp.minimum(starts if pooling == "cls" else jnp.maximum(stops - 1, 0), m - 1)]
     if not normalized:
         return x
     return x / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True)), 1e-12)

@@ -46,52 +46,58 @@ def test_a_row_of_padding_is_finite(params):
     assert np.isfinite(forward(CONFIG, params, ids, mask)).all()
 
 
-def test_pooling_by_hand(params):
-    ids, mask = _batch([5, 2], 5)
-    hidden = np.asarray(forward(CONFIG, params, ids, mask))
-    means = np.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
-    np.testing.assert_allclose(encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "mean"), means, atol=1e-6)
-    np.testing.assert_array_equal(encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "cls"), hidden[:, 0])
-    np.testing.assert_array_equal(
-        encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "last"), np.stack([hidden[0, 4], hidden[1, 1]]))
-    with pytest.raises(ValueError, match="expected one of"):
-        encoder.pool(jnp.asarray(hidden), jnp.asarray(mask), "max")
-
-
-def test_last_token_is_the_last_attended_one_whatever_the_side_of_the_padding():
-    hidden = jnp.arange(2 * 4 * 3, dtype=jnp.float32).reshape(2, 4, 3)
-    mask = jnp.asarray([[True, True, False, False], [False, False, True, True]])
-    np.testing.assert_array_equal(encoder.pool(hidden, mask, "last"), np.stack([hidden[0, 1], hidden[1, 3]]))
+def _packed(params, texts, filler=0, pooling="mean"):
+    """Vectors of id lists laid end to end; one shape for all tests, wider than the position table."""
+    flat, lengths = np.full(100, filler, np.int32), np.zeros(10, np.int32)
+    lengths[: len(texts)] = [len(t) for t in texts]
+    flat[: lengths.sum()] = np.concatenate(texts)
+    out = encoder.embed_packed(CONFIG, params, flat, lengths, width=48, pooling=pooling, normalized=True)
+    assert out.shape == (10, 16) and np.isfinite(out).all()
+    return np.asarray(out)[: len(texts)]
 
 
 @pytest.mark.parametrize("pooling", encoder.POOLINGS)
 def test_packed_equals_padded(params, pooling):
-    lengths = [9, 1, 6, 9, 2]
-    ids, mask = _batch(lengths, 9)
-    padded = encoder.pool(forward(CONFIG, params, ids, mask), jnp.asarray(mask), pooling)
-    padded = padded / jnp.linalg.norm(padded, axis=1, keepdims=True)
-    flat = np.zeros(40, np.int32)
-    flat[: sum(lengths)] = ids[mask]
-    packed = encoder.embed_packed(
-        CONFIG, params, flat, np.array(lengths + [0, 0], np.int32), width=12, pooling=pooling, normalized=True)
-    assert packed.shape == (7, 16) and np.isfinite(packed).all()
-    np.testing.assert_allclose(packed[:5], padded, atol=2e-6)
+    ids, mask = _batch([9, 1, 40, 9, 2], 40)
+    hidden, padded = np.asarray(forward(CONFIG, params, ids, mask)), []
+    for row, length in zip(hidden, mask.sum(1)):
+        padded.append({"mean": row[:length].mean(0), "cls": row[0], "last": row[length - 1]}[pooling])
+    padded = np.stack(padded) / np.linalg.norm(padded, axis=1, keepdims=True)
+    np.testing.assert_allclose(_packed(params, [i[m] for i, m in zip(ids, mask)], pooling=pooling), padded, atol=2e-6)
 
 
 def test_packed_vectors_do_not_depend_on_neighbours(params):
     rng = np.random.default_rng(1)
-    mine = rng.integers(1, 50, 6).astype(np.int32)
 
-    def vector(before, after):
-        flat = np.concatenate([rng.integers(1, 50, sum(before)), mine, rng.integers(1, 50, sum(after))]).astype(np.int32)
-        n = np.array([*before, 6, *after], np.int32)
-        flat, n = np.pad(flat, (0, 64 - len(flat))), np.pad(n, (0, 10 - len(n)))
-        return np.asarray(
-            encoder.embed_packed(CONFIG, params, flat, n, width=16, pooling="mean", normalized=True))[len(before)]
+    def text(n):
+        return rng.integers(1, 50, n).astype(np.int32)
 
-    alone = vector([], [])
-    for before, after in (([16, 3], [1]), ([1, 1, 1, 1, 1], [16]), ([7] * 8, [])):
-        np.testing.assert_allclose(vector(before, after), alone, atol=1e-6)
+    mine = text(6)
+    alone = _packed(params, [mine])[0]
+    for before, after in (([16, 3], [1]), ([1, 1, 1, 1, 1], [40]), ([7] * 8, [])):
+        together = _packed(params, [*map(text, before), mine, *map(text, after)], filler=49)
+        np.testing.assert_allclose(together[len(before)], alone, atol=1e-6)
+
+
+def test_another_pooling_is_refused(params):
+    with pytest.raises(ValueError, match="pooling 'max', expected one of"):
+        _packed(params, [np.ones(3, np.int32)], pooling="max")
+
+
+def test_the_form_for_accelerators_computes_the_same(params, monkeypatch):
+    rng = np.random.default_rng(2)
+    texts = [rng.integers(1, 50, n).astype(np.int32) for n in (5, 40, 1, 12)]
+    by_text = _packed(params, texts)
+    taken, plain = [], encoder.embed_packed.__wrapped__
+
+    def fresh(config, params, ids, lengths, *, width, pooling, normalized):  # jit traces a function once
+        return plain(config, params, ids, lengths, width=width, pooling=pooling, normalized=normalized)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cpu, default: taken.append(1) or default(*args))
+    monkeypatch.setattr(encoder, "embed_packed", jax.jit(
+        fresh, static_argnames=("config", "width", "pooling", "normalized")))
+    np.testing.assert_allclose(_packed(params, texts), by_text, atol=1e-6)
+    assert taken
 
 
 def test_the_module_names_the_same_tree_and_computes_the_same(params):
@@ -108,8 +114,9 @@ def test_the_module_names_the_same_tree_and_computes_the_same(params):
 
 def test_every_parameter_changes_the_output(params):
     ids, mask = _batch([6, 4], 6)
-    gradient = jax.grad(lambda p: jnp.sum(jnp.sin(jnp.where(mask[..., None], encoder.forward(CONFIG, p, ids, mask), 0.0))))(params)
-    norms = {"/".join(k.key for k in path): float(jnp.abs(g).max()) for path, g in jax.tree_util.tree_leaves_with_path(gradient)}
+    gradient = jax.jit(jax.grad(
+        lambda p: jnp.sum(jnp.sin(jnp.where(mask[..., None], encoder.forward(CONFIG, p, ids, mask), 0.0)))))(params)
+    norms = {"/".join(k.key for k in path): float(np.abs(g).max()) for path, g in jax.tree_util.tree_leaves_with_path(gradient)}
     dead = {name for name, norm in norms.items() if norm < 1e-6}
     assert dead == {"layers/bk"}  # a key bias shifts all of a query's scores alike: softmax does not see it
 
@@ -158,24 +165,6 @@ def test_a_missing_field_is_an_error_not_a_default():
     for name in set(HF) - {"architectures", "position_embedding_type"}:
         with pytest.raises(ValueError, match=name):
             BertConfig.from_hf({k: v for k, v in HF.items() if k != name})
-
-
-def test_a_width_beyond_the_position_table_reaches_no_text(params):
-    ids, mask = _batch([40, 3], 40)
-    padded = encoder.pool(forward(CONFIG, params, ids, mask), jnp.asarray(mask), "mean")
-    flat = np.zeros(100, np.int32)
-    flat[:43] = ids[mask]
-    packed = encoder.embed_packed(
-        CONFIG, params, flat, np.array([40, 3, 0], np.int32), width=48, pooling="mean", normalized=False)
-    np.testing.assert_allclose(packed[:2], padded, atol=2e-6)
-
-
-def test_filler_tokens_reach_no_text(params):
-    flat = np.full(32, 3, np.int32)
-    one = encoder.embed_packed(CONFIG, params, flat, np.array([4, 0, 0], np.int32), width=8, pooling="mean", normalized=True)
-    flat[4:] = 49
-    two = encoder.embed_packed(CONFIG, params, flat, np.array([4, 0, 0], np.int32), width=8, pooling="mean", normalized=True)
-    np.testing.assert_array_equal(one[0], two[0])
 
 
 def test_the_full_size_tree_without_memory():

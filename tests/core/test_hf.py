@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from core_jax import params as P
 from core_jax.ckpt import hf
 from core_jax.models import encoder
 from core_jax.models.config import BertConfig
+from weights import random_weights
 
 CONFIG = BertConfig(11, 8, 2, 2, 12, 6, 2, 1e-12, "gelu", 0)
 SPEC, SOURCES = encoder.spec(CONFIG), encoder.hf_sources(CONFIG)
@@ -25,7 +25,7 @@ def _read(folder):
 
 @pytest.fixture
 def params():
-    return P.init(SPEC, jax.random.key(0))
+    return random_weights(SPEC)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_shards_and_a_missing_one(params, tensors, tmp_path):
 def test_bfloat16_is_widened(params, tensors, tmp_path):
     save_file({k: v.astype(ml_dtypes.bfloat16) for k, v in tensors.items()}, tmp_path / "model.safetensors")
     got = _read(tmp_path)
-    _same(got, jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), params))
+    _same(got, jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32), params))
     assert got["embed"]["token"].dtype == jnp.float32
 
 

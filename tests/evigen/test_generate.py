@@ -2,14 +2,13 @@
 import json
 import re
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pack_cases import NOTE_A, NOTE_B, pack
 
 from evigen_jax.evidence import Attributed
-from evigen_jax.generate import QUOTE_CHARS, QueryScores, TemplateGenerator, quote
+from evigen_jax.generate import QUOTE_CHARS, TemplateGenerator, quote
 from evigen_jax.rationale import validate_rationale
 from evigen_jax.sentences import sentences, words
 
@@ -68,22 +67,6 @@ def test_sentence_scores_replace_the_default():
     assert quotes[f"nb#0-{len(NOTE_B)}"].endswith("- walks with a stick") and len(words(quotes[f"nb#0-{len(NOTE_B)}"])) >= 5
     with pytest.raises(ValueError, match="got 1 scores for"):
         template(sentence_scores=lambda item, texts: [0.0])
-
-
-def test_query_scores_follow_the_item_queries():
-    class Encoder:
-        dim = 2
-
-        def encode(self, texts):
-            assert all("Patient age: 7" in t for t in texts)
-            return np.array([[1.0, 0.0] if "Lost 9 kg" in t else [0.0, 2.0] for t in texts], np.float32)
-
-    item = next(i for i in pack()["items"] if i["source_id"] == "nb")
-    texts = ["Seen for follow-up.", "Lost 9 kg over four months without trying."]
-    scores = QueryScores(Encoder(), np.array([[3.0, 0.0], [0.0, 1.0]]))
-    assert scores(item | {"queries": [0]}, texts) == pytest.approx([0, 1]) and scores(item | {"queries": [1]}, texts) == pytest.approx([1, 0])
-    with pytest.raises(ValueError, match="shape"):
-        QueryScores(Encoder(), np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("text, best, expected", [

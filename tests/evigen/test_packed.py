@@ -33,7 +33,8 @@ class Store:
 
 @pytest.fixture
 def store():
-    return Store({"b": [("n1#0-9", "note"), ("n1#9-20", "note"), ("n2#0-5", "note"), ("I10-10", "code"), ("E11.9-10", "code")],
+    return Store({"b": [("n1#0-9", "note"), ("n1#9-20", "note"), ("n2#0-5", "note"), ("I10-10", "code"),
+                        ("E11.9-10", "code")],
                   "a": [("m1#0-4", "note")], "c": [("N18-10", "code")]})
 
 
@@ -54,6 +55,21 @@ def test_rows_stand_in_the_order_asked_for(store, tmp_path, mapped):
     assert got.observations(1, "note") == ["n2#0-5", "n1#0-9"] and got.observations(2, "note") == []
 
 
+def test_patients_that_follow_each_other_in_the_store_are_read_together(store, monkeypatch):
+    reads = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda start, stop: (reads.append((start, stop)), read(start, stop))[1])
+    in_order = [WANTED[1], WANTED[0], WANTED[2]]
+    got = PackedCohort.from_store(store, in_order, LABELS)
+    assert reads == [(0, 7)]
+    np.testing.assert_array_equal(got.x_note, store.x[[2, 0, 5]])
+    np.testing.assert_array_equal(got.x_code, store.x[[4, 6]])
+    monkeypatch.setattr("evigen_jax.packed.READ_ROWS", 5)
+    again = PackedCohort.from_store(store, in_order, LABELS)
+    assert reads[1:] == [(0, 5), (5, 7)]
+    np.testing.assert_array_equal(again.x_note, got.x_note)
+
+
 def test_means_are_of_the_wanted_rows_in_float64(store):
     got = PackedCohort.from_store(store, WANTED, LABELS)
     np.testing.assert_array_equal(got.mean_note[1], store.x[[2, 0]].astype(np.float64).mean(0).astype(np.float32))
@@ -66,7 +82,8 @@ def test_works_with_the_real_store(tmp_path):
     fake = Store({"p": [("n#0-3", "note"), ("I10-10", "code")], "q": [("m#0-3", "note")]})
     writer = VectorStore.create(tmp_path / "store", "none", 6, True)
     for patient_id in ("p", "q"):
-        writer.add(patient_id, [(e["obs_id"], e["kind"], "0" * 64) for e in fake.index(patient_id)], fake.read(*fake.rows(patient_id)))
+        entries = [(e["obs_id"], e["kind"], "0" * 64) for e in fake.index(patient_id)]
+        writer.add(patient_id, entries, fake.read(*fake.rows(patient_id)))
     got = PackedCohort.from_store(writer.commit(), [("q", ["m#0-3"]), ("p", ["n#0-3", "I10-10"])], {"p": 1, "q": 0})
     np.testing.assert_array_equal(got.x_note, fake.x[[2, 0]])
     np.testing.assert_array_equal(got.x_code, fake.x[[1]])

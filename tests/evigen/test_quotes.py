@@ -164,6 +164,7 @@ def test_nearest_passage_of_a_long_note():
     assert bare["score"] == 0 and bare["spans"] == [] and bare["reason"] == "below_threshold"
 
 
+@settings(deadline=None)
 @given(st.text("abcdefgh ", min_size=1, max_size=40), st.text("abcdefgh .\n", max_size=120), st.sampled_from([80.0, 90.0, 100.0]))
 def test_rapidfuzz_mode_is_the_papers(quote, source, threshold):
     got = verify_quote(quote, source, threshold, "rapidfuzz")
@@ -183,7 +184,7 @@ def whole_form(text: str) -> str:
 TRICKY = "ab\u0130\u03a3\u03c2A \n\t\u00a0\u2026\u00a8\ufb01\u00bd10\u2075\u00b2\ud55c\u1100\u1161\u11a8\u0301\u0315\u0327\u0345\u1fb3\uff8a\uff9e\u309b\ufdfa\u2003"
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.one_of(st.text(TRICKY, max_size=30), st.text(max_size=30)))
 def test_clusters_give_the_form_of_the_whole(text):
     form, starts, ends = normal_text._mapped(text)
@@ -207,6 +208,7 @@ def test_every_character_that_composes_with_its_predecessor_is_known():
     assert missed == []
 
 
+@settings(deadline=None)
 @given(st.text("ab \n\r\t\u00a0.", max_size=40))
 def test_ascii_offsets_agree_with_the_general_ones(text):
     text = text.replace("\u00a0", " ")
@@ -215,7 +217,7 @@ def test_ascii_offsets_agree_with_the_general_ones(text):
     assert source.text == form and [source.raw_span(i, i + 1)[0] for i in range(len(form))] == starts.tolist()
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.text(TRICKY + "no pain at  all", max_size=80))
 def test_blocks_change_nothing(text):
     with pytest.MonkeyPatch.context() as patch:
@@ -429,7 +431,7 @@ KEYS = {"ok", "trusted", "score", "score_rapidfuzz", "method", "spans", "flags",
 ANY = st.text(st.one_of(st.sampled_from("a .\n\x00\x01\ud800\u202e\u0627\u0301_1[]\u2026\u4e2d"), st.characters()), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(ANY, ANY, st.sampled_from(["window", "rapidfuzz"]), st.booleans(), st.floats(1, 100))
 def test_any_text_gets_a_verdict(quote, source, mode, nearest, threshold):
     for q in (quote, source[3:40] + quote[:5], source[:20] + "..." + source[25:]):

@@ -67,7 +67,8 @@ def test_unit_is_safe_at_zero():
     np.testing.assert_array_equal(unit_vjp(direction, length, jnp.ones((4, 2)))[1], 0)
 
 
-@pytest.mark.parametrize("case, implementation", [("small_odd", "xla_cpu"), ("small_odd", "reference"), ("small_one", None)])
+@pytest.mark.parametrize("case, implementation", [
+    ("small_odd", "xla_cpu"), ("small_odd", "reference"), ("small_one", None)])
 def test_expert_matmul(case, implementation):
     n, p, a, b = CASES[case]
     rng = np.random.default_rng(0)

@@ -34,7 +34,8 @@ def test_against_float64(implementation, temperature):
         a = np.exp(s - s.max(initial=-np.inf)) if live.any() else s
         a = a / a.sum() if live.any() else a
         np.testing.assert_allclose(np.asarray(alpha)[p, n, live], a, atol=1e-6)
-        np.testing.assert_allclose(np.asarray(c)[p, n], a @ x[rows[p, n, live]].astype(np.float64) if live.any() else 0, atol=1e-6)
+        want = a @ x[rows[p, n, live]].astype(np.float64) if live.any() else 0
+        np.testing.assert_allclose(np.asarray(c)[p, n], want, atol=1e-6)
     assert not np.asarray(alpha)[~valid].any()
     np.testing.assert_allclose(np.asarray(alpha).sum(-1), valid.any(-1), atol=1e-6)
     assert not np.asarray(c)[1, 0].any() and np.isfinite(c).all()
@@ -57,7 +58,8 @@ def test_gradient_is_that_of_plain_autodiff():
 
     def plain(scores):
         alpha = masked_softmax(scores, valid, 0.7)
-        return (reference.gather_pool(jnp.asarray(x), jnp.asarray(rows), alpha, valid) * w).sum() + (alpha[..., 0] ** 2).sum()
+        c = reference.gather_pool(jnp.asarray(x), jnp.asarray(rows), alpha, valid)
+        return (c * w).sum() + (alpha[..., 0] ** 2).sum()
 
     ds, dx = jax.jit(jax.grad(loss, argnums=(0, 1)))(scores, x)
     np.testing.assert_allclose(ds, jax.jit(jax.grad(plain))(jnp.where(valid, scores, 0.0)), atol=1e-6)

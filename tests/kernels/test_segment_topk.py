@@ -81,7 +81,8 @@ def test_nothing_there():
     for rows, offsets in ((0, [0, 0, 0]), (2, [0, 2, 2])):
         x = np.full((rows, D), np.nan, np.float32)
         x[: offsets[-1]] = 1.0
-        for form in ({"max_segment": 1 if rows == 0 else 2}, {"max_segment": 9}, {"max_segment": 9, "implementation": "reference"}):
+        for form in ({"max_segment": 1 if rows == 0 else 2}, {"max_segment": 9},
+                     {"max_segment": 9, "implementation": "reference"}):
             run = jax.jit(partial(segment_topk, k=7, **form))
             same(run(np.ones((N, D), np.float32), x, np.array(offsets, np.int32)),
                  oracle.segment_topk(np.ones((N, D)), x, offsets, 7))
@@ -93,7 +94,8 @@ def test_ragged_batch_allocates_no_padded_scores():
     jaxpr = jax.make_jaxpr(partial(segment_topk, k=4, max_segment=60_000, implementation="xla"))(
         jax.ShapeDtypeStruct((8, 4), jnp.float32), jax.ShapeDtypeStruct((rows, 4), jnp.float32),
         jax.ShapeDtypeStruct((p + 1,), jnp.int32))
-    sizes = [int(np.prod([int(n) for n in shape.split(",") if n])) for shape in re.findall(r"\w\[([\d,]*)\]", str(jaxpr))]
+    shapes = re.findall(r"\w\[([\d,]*)\]", str(jaxpr))
+    sizes = [int(np.prod([int(n) for n in shape.split(",") if n])) for shape in shapes]
     assert max(sizes) <= 16 * rows, max(sizes)  # 8 queries, and searchsorted's P + 1 comparisons a row
     assert max(sizes) >= 8 * rows
 
@@ -146,7 +148,8 @@ def test_gradient_of_scores_goes_to_q_alone():
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_lowers_for_absent_devices(platform, form, dtype):
     text = lowering.lower(partial(segment_topk, k=K, **FORMS[form]), jax.ShapeDtypeStruct((N, D), jnp.float32),
-                          jax.ShapeDtypeStruct((S, D), dtype), jax.ShapeDtypeStruct((P + 1,), jnp.int32), platform=platform)
+                          jax.ShapeDtypeStruct((S, D), dtype), jax.ShapeDtypeStruct((P + 1,), jnp.int32),
+                          platform=platform)
     assert "dot_general" in text
 
 
@@ -158,11 +161,12 @@ def test_lowers_for_absent_devices(platform, form, dtype):
     ({"offsets": np.array([0, 3, 4, 5, 6, S + 1], np.int32)}, "must not decrease"),
     ({"offsets": np.array([0, 30, 30, 30, 30, 33], np.int32)}, "segment 0 has 30 rows, max_segment is 8"),
     ({"x": np.zeros((S, D), np.int32)}, "floating"),
-    ({"k": 0}, "at least 1"), ({"max_segment": 0}, "at least 1"), ({"implementation": "cuda"}, "expected None or one of"),
+    ({"k": 0}, "at least 1"), ({"max_segment": 0}, "at least 1"),
+    ({"implementation": "cuda"}, "expected None or one of"),
 ])
 def test_bad_arguments(change, message):
-    good = {"q": np.zeros((N, D), np.float32), "x": np.zeros((S, D), np.float32), "offsets": np.arange(P + 1, dtype=np.int32),
-            "k": K, "max_segment": 8}
+    good = {"q": np.zeros((N, D), np.float32), "x": np.zeros((S, D), np.float32),
+            "offsets": np.arange(P + 1, dtype=np.int32), "k": K, "max_segment": 8}
     segment_topk(**good)
     with pytest.raises(ValueError, match=message):
         segment_topk(**good | change)

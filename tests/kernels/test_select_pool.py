@@ -11,6 +11,7 @@ from jax_kernels.gather_pool import gather_pool
 from jax_kernels.segment_topk import segment_topk
 from jax_kernels.segment_topk.cases import by_name
 from jax_kernels.select_pool import reference, select_pool, select_pool_sharded
+from jax_kernels.select_pool.api import GRADIENTS
 from jax_kernels.unit import unit
 
 import lowering
@@ -77,13 +78,15 @@ def test_gradient_agrees_with_finite_differences(case):
     move = np.random.default_rng(0).standard_normal(case["q"].shape)
     loss = lambda q: (oracle.select_pool(q, case["x"], case["offsets"], K)[0] * case["w"]).sum()  # noqa: E731
     slope = (loss(case["q"] + 1e-5 * move) - loss(case["q"] - 1e-5 * move)) / 2e-5
-    got = jax.jit(jax.grad(lambda q: (select_pool(q, case["x"], case["offsets"], k=K, max_segment=LONGEST)[0] * case["w"]).sum()))(case["q"])
+    grad = jax.jit(jax.grad(lambda q: (run(q, case["x"], case["offsets"], k=K)[0] * case["w"]).sum()))
+    got = grad(case["q"])
     assert abs((np.asarray(got, np.float64) * move).sum() - slope) < 1e-5 * max(1.0, abs(slope))
 
 
 def _every_output(run, w, q, x):
     c, alpha, scores, _, valid = run(q, x)
-    return (c * w).sum() + (alpha[..., 1] ** 2).sum() + jnp.where(valid, jnp.cos(jnp.where(valid, scores, 0.0)), 0.0).sum()
+    bounded = jnp.where(valid, jnp.cos(jnp.where(valid, scores, 0.0)), 0.0)
+    return (c * w).sum() + (alpha[..., 1] ** 2).sum() + bounded.sum()
 
 
 @pytest.mark.parametrize("longest", [27, 4000])
@@ -94,6 +97,17 @@ def test_gradient_of_every_output_is_autodiff_of_the_reference(case, longest):
     got = jax.jit(jax.grad(partial(_every_output, fast, case["w"])))(case["q"], case["x"])
     want = jax.jit(jax.grad(partial(_every_output, plain, case["w"])))(case["q"], case["x"])
     np.testing.assert_allclose(got, want, atol=2e-6)
+
+
+def test_every_platform_s_gradient_agrees(case):
+    rng = np.random.default_rng(1)
+    c, alpha, scores, rows, valid = (jnp.asarray(a) for a in run(case["q"], case["x"], case["offsets"], k=K))
+    cotangents = [jnp.asarray(rng.standard_normal(a.shape), jnp.float32) for a in (c, alpha, scores)]
+    many = [jax.jit(partial(entry.function, temperature=0.5))(jnp.asarray(case["x"]), rows, valid, alpha, *cotangents)
+            for entry in GRADIENTS]
+    assert [entry.name for entry in GRADIENTS] == ["xla_cpu", "xla"]
+    np.testing.assert_allclose(many[0], many[1], atol=1e-5)
+    assert np.isfinite(many[0]).all() and np.abs(many[0]).max() > 0.1
 
 
 def test_rows_get_no_gradient_and_cost_none(case):
@@ -132,7 +146,7 @@ def test_bfloat16_rows(case):
 
 
 def test_same_bits_every_time(case):
-    both = jax.jit(jax.value_and_grad(lambda q: select_pool(q, case["x"], case["offsets"], k=K, max_segment=LONGEST)[0].sum()))
+    both = jax.jit(jax.value_and_grad(lambda q: run(q, case["x"], case["offsets"], k=K)[0].sum()))
     first, second = both(case["q"]), both(case["q"])
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])

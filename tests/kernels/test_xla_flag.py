@@ -1,7 +1,7 @@
 """XLA:CPU miscomputes LoRA and IG code from jaxlib 0.10.2 on, unless the flag that our package sets is there.
 
-The patterns are those that failed: gradients through X@W + (X@A)@B with B all zero, and a mean of such gradients along a
-path, with the parameters closed over. Everything is compared with float64 NumPy.
+The patterns are those that failed: gradients through X@W + (X@A)@B with B all zero, and a mean of such gradients along
+a path, with the parameters closed over. Everything is compared with float64 NumPy.
 """
 import os
 import subprocess
@@ -34,7 +34,8 @@ def test_lora_gradients_with_zero_b(d, r):
     np.testing.assert_allclose(square, 2 * (x64 @ w64) @ w64.T / (6 * d), rtol=1e-5, atol=1e-6)
     trained = jax.jit(jax.grad(lambda a, b, x: ((x @ w + (x @ a) @ b) ** 2).mean(), argnums=(0, 1)))(a, b, x)
     np.testing.assert_array_equal(trained[0], 0)
-    np.testing.assert_allclose(trained[1], 2 * (x64 @ a.astype(np.float64)).T @ (x64 @ w64) / (6 * d), rtol=1e-4, atol=1e-6)
+    want = 2 * (x64 @ a.astype(np.float64)).T @ (x64 @ w64) / (6 * d)
+    np.testing.assert_allclose(trained[1], want, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("d, r", [(32, 4), (96, 8)])

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from core_jax import params as P
 from core_jax.ckpt import hf
 from core_jax.models import encoder
 from core_jax.models.config import BertConfig
+from weights import random_weights
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch", reason="extra `parity` is not installed")
@@ -73,9 +73,7 @@ def test_our_weights_there(offset, tmp_path):
     from transformers import AutoModel
 
     config = BertConfig(61, 32, 2, 4, 48, 20, 1, 1e-5, "gelu", offset)
-    params = P.init(encoder.spec(config), jax.random.key(3))
-    params = jax.tree_util.tree_map_with_path(  # LayerNorm scales stay 1, so that hidden states do not grow with depth
-        lambda path, x: x if "scale" in jax.tree_util.keystr(path) else 8.0 * x, params)
+    params = random_weights(encoder.spec(config))
     hf.write(tmp_path, params, encoder.hf_sources(config), config.to_hf())
     model, info = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]

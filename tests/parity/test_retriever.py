@@ -44,7 +44,8 @@ class Selector(torch.nn.Module):
                 context = torch.softmax(best / c.temperature, 0) @ rows[index]
             else:
                 context = torch.zeros(c.d)
-            v = torch.nn.functional.layer_norm(context, (c.d,), p["expert.ln_scale"][i], p["expert.ln_bias"][i], c.ln_eps)
+            scale, bias = p["expert.ln_scale"][i], p["expert.ln_bias"][i]
+            v = torch.nn.functional.layer_norm(context, (c.d,), scale, bias, c.ln_eps)
             v = torch.nn.functional.gelu(v @ p["expert.w1"][i] + p["expert.b1"][i])
             total = total + gate * (context + v @ p["expert.w2"][i] + p["expert.b2"][i])
             active += float(gate.detach())
@@ -72,7 +73,8 @@ def test_forward_and_gradients():
     notes, codes = (5, 1, 0, 20, 3, 2, 9), (3, 6, 4, 0, 1, 10, 2)
     params = jax.jit(partial(retriever.init, CONFIG))(jax.random.key(0))
     params = jax.tree.map(lambda a: (np.asarray(a) + 0.2 * rng.standard_normal(a.shape)).astype(np.float32), params)
-    patients, batch = [{} for _ in notes], {"label": rng.integers(0, 2, len(notes)).astype(np.float32), "real": np.ones(len(notes), bool)}
+    patients = [{} for _ in notes]
+    batch = {"label": rng.integers(0, 2, len(notes)).astype(np.float32), "real": np.ones(len(notes), bool)}
     for m, lengths in (("note", notes), ("code", codes)):
         off = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         x = rng.standard_normal((off[-1], CONFIG.d))

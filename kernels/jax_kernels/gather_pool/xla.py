@@ -1,4 +1,4 @@
-"""gather_pool in fast jnp: the sum over K is unrolled, so XLA fuses each gather into it and [P, N, K, d] never exists."""
+"""gather_pool in fast jnp: the sum over K is unrolled, so each gather fuses into it and [P, N, K, d] never exists."""
 from __future__ import annotations
 
 import jax

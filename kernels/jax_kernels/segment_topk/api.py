@@ -83,4 +83,5 @@ def check(q, x, offsets, k: int, max_segment: int) -> None:
             raise ValueError(f"offsets must not decrease and must lie in [0, S={x.shape[0]}]; got {o[0]} .. {o[-1]}, "
                              f"smallest step {length.min()}")
         if length.max() > max_segment:
-            raise ValueError(f"segment {int(length.argmax())} has {int(length.max())} rows, max_segment is {max_segment}")
+            raise ValueError(f"segment {int(length.argmax())} has {int(length.max())} rows, "
+                             f"max_segment is {max_segment}")
