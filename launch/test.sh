@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # Runs the test suite in .venv, two processes side by side. usage: bash launch/test.sh [--all] [pytest arguments]
 #   default: everything that is not marked slow or device; --all: those too.
-# Where CI=true it also installs what the gates need: libtpu (ahead-of-time compiles) and Chromium (the pages' tests).
-EXTRAS="dev,parity"
-[ "${CI:-}" = true ] && [ "$(uname -s)" = Linux ] && EXTRAS="dev,parity,tpu"
-source "$(dirname "$0")/venv.sh" "$EXTRAS"
+# Where CI=true it also installs Chromium, for the pages' tests.
+source "$(dirname "$0")/venv.sh" "dev,parity"
 if [ "${CI:-}" = true ] && ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo "installing Chromium for the pages' tests" >&2
   { apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
