@@ -133,6 +133,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if args.quiet else logging.INFO, format="%(message)s", force=True)
     for noisy in ("jax", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # orbax's threads: the one failure that counts is raised
     absl.logging.set_verbosity(absl.logging.FATAL)  # orbax logs every step of every checkpoint; what fails there is raised too
     try:
         from evigen_jax import pipeline

@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     try:
         return STEPS[args.command](args, config)
     except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and e.filename is None:  # a full disk does not say which file it was
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if full and e.filename is None and e.strerror == os.strerror(e.errno):  # as it comes from write(), without the file
             raise OSError(e.errno, e.strerror, args.out) from e
         raise
 

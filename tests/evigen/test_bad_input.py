@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 
+import jax
 import numpy as np
 import pytest
 import tensorstore
@@ -42,6 +43,7 @@ def written(path, items) -> pathlib.Path:
 def chain(tmp_path_factory):
     """Cohort to verifications once, by the commands; nothing in it may change."""
     folder = tmp_path_factory.mktemp("chain")
+    jax.config.update("jax_disable_most_optimizations", True)  # compiling is what takes the time here
     path = {n: folder / n for n in ("cohort", "store", "run", "p", "packs", "r", "v")}
     data = ["--cohort", path["cohort"], "--store", path["store"]]
     path["data"], path["trained"] = data, ["--run", path["run"], *data]
@@ -50,6 +52,7 @@ def chain(tmp_path_factory):
                   ["explain", *path["trained"], "--out", path["packs"]], ["generate", "--packs", path["packs"], "--out", path["r"]],
                   ["verify", "--rationales", path["r"], "--packs", path["packs"], "--cohort", path["cohort"], "--out", path["v"]]):
         assert main([*map(str, words), *SMALL]) == 0, words
+    jax.config.update("jax_disable_most_optimizations", False)
     return path
 
 
