@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     def paths(p, **required):
         texts = {
             "cohort": "cohort folder written by `evigen cohort`", "store": "embedding store written by `evigen embed`",
-            "run": "run folder written by `evigen train`", "out": "where the result goes (written whole or not at all)",
+            "run": "run folder written by `evigen train`", "out": "where the result goes",
             "packs": "evidence packs written by `evigen explain`", "rationales": "rationales written by `evigen generate`",
             "verifications": "written by `evigen verify`", "predictions": "written by `evigen predict`",
         }

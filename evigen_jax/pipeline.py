@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import fcntl
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -105,7 +106,11 @@ def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
     with _alone(args.out):
-        done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
+        steps = config.train.epochs * -(-sum(x.split == "train" for x in data.labels) // config.train.batch_patients)
+    if config.train.warmup_steps >= steps:
+        logging.getLogger("evigen").warning("%d steps in all never leave the warm-up of %d; lower it with --set train.warmup_steps=%d",
+                                            steps, config.train.warmup_steps, max(1, steps // 10))
+    done = train.fit_runs(data.packed, data.labels, model, config.train, args.out, runs=args.runs, info=data.info(),
                               resume=not args.no_resume, progress=_progress(args))
     return {"run": args.out} | done.summary
 

@@ -144,6 +144,8 @@ def _write(args, config: CohortConfig, patients: Callable[[], Iterator[Patient]]
     info = cohorts.write_cohort(args.out, patients(), labels, attrition, warnings=counts, overwrite=args.overwrite, **about)
     lengths = json.loads((pathlib.Path(args.out) / "lengths.json").read_text(encoding="utf-8"))
     log = logging.getLogger("evigen")
+    if len(labels) < 200:
+        log.warning("%d patients: a test split this small says little; `evigen eval` reports out-of-fold AUC instead", len(labels))
     log.info("%s\n\n%s", cohorts.attrition_table(attrition), cohorts.lengths_table(lengths["all"], f"in {lengths['unit']}"))
     return {"cohort": os.fspath(args.out), "task": info["task"], "criteria": info["criteria"], "counts": info["counts"],
             "attrition": attrition, "history_length": lengths, "warnings": info["warnings"],

@@ -454,7 +454,7 @@ def _open_run(out_dir: str, record: dict[str, Any], resume: bool) -> FitResult |
         old = _read_json(config)
         wrong = _differences({k: v for k, v in old.items() if k != "versions"}, {k: v for k, v in record.items() if k != "versions"})
         if wrong:
-            raise ValueError(f"{out_dir}: holds another run; name another folder, or train without resume\n  " + "\n  ".join(wrong[:10]))
+            raise ValueError(f"{out_dir}: holds another run; name another folder, or replace it (--no-resume)\n  " + "\n  ".join(wrong[:10]))
         if os.path.exists(result):
             done = _read_json(result)
             params, _, _ = load_run(out_dir)

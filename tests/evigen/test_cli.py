@@ -157,3 +157,11 @@ def test_figures_are_of_held_out_patients(chain, capsys, tmp_path):
     held = evigen(capsys, "predict", *where, "--out", str(tmp_path / "test.jsonl"))
     assert (everyone["patients"], everyone["n"], everyone["scored_split"]) == (80, 16, "test")
     assert everyone["auc"] == pytest.approx(held["auc"], abs=1e-6) and everyone["subgroups"] == held["subgroups"]
+
+
+def test_a_small_cohort_is_told_what_its_figures_are_worth(chain, tmp_path, capsys):
+    main(["cohort", "planted", "--out", str(tmp_path / "c"), *SMALL])
+    assert "80 patients: a test split this small" in capsys.readouterr().err
+    main(["train", "--cohort", chain["cohort"], "--store", chain["store"], "--out", str(tmp_path / "r"), "--runs", "1", *SMALL,
+          "--set=train.warmup_steps=50"])
+    assert "8 steps in all never leave the warm-up of 50" in capsys.readouterr().err
