@@ -49,7 +49,7 @@ PyTree = Any
 DECAYED = frozenset({"expert.w1", "expert.w2", "head.w"})  # not on query, eta, LayerNorm, biases (trap 12)
 MIN_QUERY_NORM = 1e-4
 _KMEANS_ROWS = 20_000  # sample of training chunks that seeds k-means queries
-_FETCH = 8  # steps between looks at the device; bounds the batches that wait for it
+FETCH = 8  # steps between looks at the device; bounds the batches that wait for it
 MACHINE_FIELDS = ("seconds", "rows_per_s", "patients_per_s", "compiles")  # of a metrics row: not reproducible
 
 
@@ -383,8 +383,8 @@ def _run_epoch(step, state: TrainState, key, feed: Feed, groups, shapes, *, firs
     for batch, shape in feed.batches(groups, shapes):
         state, out = step(state, key, (feed.corpus, batch), max_segment=shape.segments)
         waiting.append(out)
-        if len(waiting) > _FETCH:
-            look(_FETCH)
+        if len(waiting) > FETCH:
+            look(FETCH)
     look(len(waiting))
     return state, rows
 

@@ -55,7 +55,7 @@ def evigen(case: dict):
     from core_jax.train import adamw, make_step, new_state
     from evigen_jax.batches import Feed, assemble, plan
     from evigen_jax.retriever import EviGenConfig
-    from evigen_jax.train import DECAYED, selector_loss
+    from evigen_jax.train import DECAYED, FETCH, selector_loss
 
     packed, groups = cohort(case)
     config = EviGenConfig(d=case["d"], n_note=N_NOTE, n_code=N_CODE, k=K, d_hidden=HIDDEN, dropout=0.0, lambda_aux=LAMBDA)
@@ -68,11 +68,13 @@ def evigen(case: dict):
     step, params, key = make_step(loss, optimizer), jax.tree.map(jnp.asarray, start(case)), jax.random.key(0)
 
     def run():
-        state, losses = new_state(params, optimizer), []
+        state, losses, waiting = new_state(params, optimizer), [], []
         for batch, shape in feed.batches(groups, shapes):
             state, out = step(state, key, ({}, batch), max_segment=shape.segments)
-            losses.append(out["loss"])
-        return np.asarray(jax.device_get(losses))
+            waiting.append(out["loss"])
+            if len(waiting) == FETCH or len(losses) + len(waiting) == len(groups):  # as `fit` does
+                losses, waiting = losses + jax.device_get(waiting), []
+        return np.asarray(losses)
 
     return run
 

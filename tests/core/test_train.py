@@ -141,3 +141,12 @@ def test_a_loss_that_is_not_finite_names_its_step():
     assert train.fetch(rows[:1], 7) == [{"loss": 1.0, "grad_norm": 1.0}]
     with pytest.raises(train.TrainingStopped, match="step 8: grad_norm is inf"):
         train.fetch(rows, 7)
+
+
+def test_global_norm_is_the_length_of_all_leaves_together():
+    rng = np.random.default_rng(0)
+    leaves = [rng.standard_normal(shape).astype(np.float32) for shape in ((), (7,), (3, 5), (2, 3, 1024))]
+    exact = np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in leaves))
+    assert float(jax.jit(train.global_norm)(dict(enumerate(leaves)))) == pytest.approx(exact, rel=1e-6)
+    assert float(train.global_norm([jnp.full((4,), jnp.bfloat16(1e20)), jnp.float32(0)])) == np.inf  # f32 squares
+    assert np.isnan(float(train.global_norm([jnp.float32(jnp.nan), jnp.ones(3)])))
