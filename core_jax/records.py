@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from core_jax import staging
+
 SCHEMA = "patient/1"
 
 
@@ -411,27 +413,17 @@ def read_labels(path: str | os.PathLike) -> list[Label]:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "wt"):
-    """Open a temporary neighbour, fsync, rename over `path`; on an exception all is as it was before.
+    """Open an unfinished neighbour of `path` that takes its place at the end (`core_jax.staging.file`).
 
     A name ending in .gz is compressed (mtime 0, so that equal content gives equal bytes).
     """
     path = os.fspath(path)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    tmp = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(tmp, "wb") as raw:
-            if path.endswith(".gz"):
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as z:
-                    yield from _as_mode(z, mode)
-            else:
-                yield from _as_mode(raw, mode)
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.replace(tmp, path)
-    except BaseException:
-        if os.path.exists(tmp):
-            os.unlink(tmp)
-        raise
+    with staging.file(path) as raw:
+        if path.endswith(".gz"):
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as z:
+                yield from _as_mode(z, mode)
+        else:
+            yield from _as_mode(raw, mode)
 
 
 def _as_mode(raw, mode: str):

@@ -9,7 +9,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -88,6 +88,60 @@ def global_norm(tree: PyTree) -> jax.Array:
     return jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))
 
 
+class AccumulatedStep:
+    """One optimiser update over any number of batches of one shape; compiled once, buffers donated.
+
+    `loss(params, frozen, batch, key) -> (sum, {name: sum})` adds up over the batch, and so do its metrics, among which
+    "weight" is what the update divides by: however examples are laid out in batches, the update is that of their mean.
+    `frozen` is passed through, as parameters are never closed over.
+
+    `step(state, frozen, key, batches) -> (state, metrics)`. The loss of batch i gets fold_in(fold_in(key, step), i).
+    metrics: float32 scalars left on the device: the sums, "loss" (the mean) and "grad_norm" (before it is clipped).
+    """
+
+    def __init__(self, loss: Callable, optimizer: optax.GradientTransformation, *, clip: float | None = None):
+        self.traces = 0
+        self._loss, self._optimizer, self._clip = loss, optimizer, clip
+        self._add = jax.jit(self._sums, donate_argnums=0)
+        self._apply = jax.jit(self._update, donate_argnums=0)
+
+    def __call__(self, state: TrainState, frozen: PyTree, key: jax.Array, batches: Iterable[PyTree]):
+        total = None
+        for i, batch in enumerate(batches):
+            if total is None:
+                total = self.zeros(state.params, frozen, batch)
+            total = self._add(total, state.params, frozen, batch, key, state.step, jnp.int32(i))
+        if total is None:
+            raise ValueError("got no batches, expected at least one")
+        return self._apply(state, total)
+
+    def zeros(self, params: PyTree, frozen: PyTree, batch: PyTree) -> PyTree:
+        """What the sums start from: (gradient, {"loss" and the loss's own})."""
+        key = jax.eval_shape(jax.random.key, 0)
+        loss, metrics = jax.eval_shape(self._loss, params, frozen, batch, key)
+        return (jax.tree.map(jnp.zeros_like, params),
+                {name: jnp.zeros(x.shape, x.dtype) for name, x in (metrics | {"loss": loss}).items()})
+
+    def _sums(self, total, params, frozen, batch, key, step, i):
+        self.traces += 1  # runs while tracing only
+        key = jax.random.fold_in(jax.random.fold_in(key, step), i)
+        (loss, metrics), grads = jax.value_and_grad(self._loss, has_aux=True)(params, frozen, batch, key)
+        return jax.tree.map(jnp.add, total, (grads, metrics | {"loss": loss}))
+
+    def _update(self, state, total):
+        grads, metrics = total
+        weight = jnp.maximum(metrics["weight"], jnp.finfo(jnp.float32).tiny)
+        norm = global_norm(grads) / weight
+        scale = 1 / weight
+        if self._clip is not None:
+            scale = scale * jnp.minimum(1, self._clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
+        updates, opt_state = self._optimizer.update(
+            jax.tree.map(lambda g: g * scale, grads), state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics = metrics | {"loss": metrics["loss"] / weight, "grad_norm": norm}
+        return TrainState(params, opt_state, state.step + 1), metrics
+
+
 def make_step(loss: Loss, optimizer: optax.GradientTransformation) -> Step:
     """The compiled update of `loss`; see Step."""
     return Step(loss, optimizer)
@@ -105,6 +159,22 @@ def warmup_constant(lr: float, warmup_steps: int) -> optax.Schedule:
     return schedule
 
 
+def warmup_cosine(lr: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
+    """warmup_constant's start, then half a cosine from lr down to 0 at update `total_steps`.
+
+    A run that is no longer than the warm-up never leaves it.
+    """
+    rise = warmup_constant(lr, warmup_steps)
+    if total_steps < 1:
+        raise ValueError(f"got total_steps {total_steps}, expected at least 1")
+
+    def schedule(count):
+        done = jnp.maximum(jnp.asarray(count, jnp.float32) - warmup_steps, 0) / max(1, total_steps - warmup_steps)
+        return rise(count) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(done, 1.0)))
+
+    return schedule
+
+
 def by_path(params: PyTree, label: Callable[[str], Any]) -> PyTree:
     """A tree like params with label("a.b.c") at each leaf."""
     return jax.tree_util.tree_map_with_path(
@@ -112,9 +182,12 @@ def by_path(params: PyTree, label: Callable[[str], Any]) -> PyTree:
 
 
 def adamw(lr: float | optax.Schedule, *, weight_decay: float, decays: Callable[[str], bool],
-          frozen: Callable[[str], bool] = lambda path: False) -> optax.GradientTransformation:
-    """AdamW (b1 .9, b2 .999, eps 1e-8); decoupled decay on paths where `decays`, no update (nor moments) where `frozen`."""
-    tx = optax.adamw(lr, weight_decay=weight_decay, mask=lambda tree: by_path(tree, decays))
+          frozen: Callable[[str], bool] = lambda path: False, first_moment: str | None = None) -> optax.GradientTransformation:
+    """AdamW (b1 .9, b2 .999, eps 1e-8); decoupled decay on paths where `decays`, no update (nor moments) where `frozen`.
+
+    first_moment: its dtype (default: the parameter's).
+    """
+    tx = optax.adamw(lr, weight_decay=weight_decay, mask=lambda tree: by_path(tree, decays), mu_dtype=first_moment)
     tx = optax.partition({"train": tx, "frozen": optax.set_to_zero()},
                          lambda tree: by_path(tree, lambda path: "frozen" if frozen(path) else "train"))
 

@@ -288,7 +288,8 @@ class VectorStore:
         for i in range(max(len(have), len(want))):
             h, w = (have[i] if i < len(have) else None), (want[i] if i < len(want) else None)
             if h != w:
-                raise ValueError(f"{self.path}: patient {patient_id!r}, row {i}: stored {h}, the record gives {w}")
+                raise ValueError(f"{self.path}: patient {patient_id!r}, row {i}: stored {h}, the record gives {w}; the records "
+                                 "have changed since they were embedded: name another folder, or remove this one")
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop) as float32 [stop - start, dim]."""

@@ -13,6 +13,8 @@ import sys
 
 import absl.logging
 
+from evigen_jax.interrupt import heard
+
 EXAMPLES = {
     "cohort": """examples:
   evigen cohort mimic_iv --input mimic-iv-3.1/ --out cohort/                      # the paper's criteria (appendix F.1)
@@ -36,8 +38,12 @@ Killed? Run it again: it goes on where it stopped and ends with the same bytes."
     "explain": """examples:
   evigen explain --run run/ --cohort cohort/ --store store/ --split test --out packs.jsonl
   evigen explain --run run/ --cohort cohort/ --store store/ --patient P0001 --notes-only --out packs.jsonl""",
-    "generate": """example:
-  evigen generate --packs packs.jsonl --out rationales.jsonl                      # template generator, no language model""",
+    "generate": """examples:
+  evigen generate --packs packs.jsonl --out rationales.jsonl                      # template generator, no language model
+  evigen generate --packs packs.jsonl --out rationales.jsonl --model Llama-3.1-8B-Instruct/     # Hugging Face folder
+  evigen generate --packs packs.jsonl --out rationales.jsonl --model SmolLM2-135M-Instruct.Q4_1.gguf --set generate.max_tokens=900
+  evigen generate --packs packs.jsonl --out rationales.jsonl --model http://127.0.0.1:8000/v1#name   # any OpenAI-compatible endpoint
+Killed? Run it again: rationales that were finished are taken over.""",
     "verify": """example:
   evigen verify --rationales rationales.jsonl --packs packs.jsonl --cohort cohort/ --out verifications.jsonl""",
     "report": """examples:
@@ -47,6 +53,7 @@ Killed? Run it again: it goes on where it stopped and ends with the same bytes."
     "demo": """example:
   evigen demo --out runs/demo                                                     # shipped sample, whole chain, a page to click""",
 }
+RESUMED = ("embed", "train", "eval", "generate", "demo")  # go on from where they were stopped
 
 
 def parser() -> argparse.ArgumentParser:
@@ -101,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     paths(p, cohort=True, store=True, out=True)
     p.add_argument("--folds", type=int, default=5)
     p.add_argument("--repeats", type=int, default=3)
+    p.add_argument("--no-resume", action="store_true", help="start anew instead of from the folds in --out")
 
     p = command("predict", "probabilities, gates and metrics of a split")
     paths(p, run=True, cohort=True, store=True, out=True)
@@ -114,6 +122,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--k", type=int, help="items in a pack (default 5)")
 
     p = command("generate", "write a rationale over each evidence pack")
+    p.add_argument("--model", metavar="MODEL", help="language model that writes: a Hugging Face folder, a .gguf file, URL#name or "
+                   "openai:name (key and base URL from the environment); without it a template does")
     paths(p, packs=True, out=True)
 
     p = command("verify", "check every quote and citation against the cited source")
@@ -125,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = command("demo", "the whole chain on the shipped sample, with real encoder weights")
     p.add_argument("--out", default="runs/demo", metavar="PATH", help="folder for everything it makes (default runs/demo)")
+    p.add_argument("--no-resume", action="store_true", help="train anew instead of from the last checkpoint in --out")
     return top
 
 
@@ -136,16 +147,19 @@ def main(argv: list[str] | None = None) -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # orbax's threads: the one failure that counts is raised
     absl.logging.set_verbosity(absl.logging.FATAL)  # orbax logs every step of every checkpoint; what fails there is raised too
     try:
-        from evigen_jax import pipeline
+        with heard():
+            from evigen_jax import pipeline
 
-        summary = pipeline.run(args)
+            summary = pipeline.run(args)
     except (ValueError, OSError, MemoryError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         reason = reason if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {reason}"
         print(f"evigen {args.command}: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"evigen {args.command}: interrupted; what was finished is kept, run it again to go on", file=sys.stderr)
+        again = "again without --no-resume" if getattr(args, "no_resume", False) else "the same command again"
+        kept = f"what was finished is kept, run {again} to go on" if args.command in RESUMED else "nothing was written"
+        print(f"evigen {args.command}: interrupted; {kept}", file=sys.stderr)
         return 130
     try:
         text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
@@ -158,5 +172,15 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def script() -> None:
+    """`main` as a process. An interrupted one leaves without taking libraries down in mid-work, which can crash them."""
+    code = main()
+    if code == 130:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

@@ -12,13 +12,13 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from core_jax import staging
 from core_jax.icd import normalize
 from core_jax.records import (
     Label, Patient, RecordError, atomic_write, patient_to_dict, read_labels, read_patients, visible, write_jsonl,
@@ -532,6 +532,7 @@ def write_cohort(
         come or has nothing visible, no labels), FileExistsError, OSError.
     """
     out = os.path.abspath(os.fspath(out_dir))
+    staging.clear(out)
     check_labels(labels)
     if not labels:
         raise RecordError("no patient meets the criteria:\n" + attrition_table(attrition), field="label")
@@ -539,11 +540,11 @@ def write_cohort(
         raise ValueError(f"task: got {sorted(task)}, expected name and sentence")
     if os.path.isdir(out) and os.listdir(out):
         if not os.path.isfile(os.path.join(out, "cohort.json")):
-            raise FileExistsError(f"{out}: not empty and not a cohort folder")
+            raise FileExistsError(f"{out}: not empty and not a cohort folder; name another folder")
         if not overwrite:
-            raise FileExistsError(f"{out}: holds a cohort already; choose another folder or allow to overwrite it")
+            raise FileExistsError(f"{out}: holds a cohort already; name another folder, or replace it (--overwrite)")
     elif os.path.exists(out) and not os.path.isdir(out):
-        raise FileExistsError(f"{out}: is a file")
+        raise FileExistsError(f"{out}: is a file; name a folder")
 
     by_id = {x.patient_id: x for x in labels}
     lengths: dict[str, int] = {}
@@ -563,10 +564,7 @@ def write_cohort(
             sizes.update(notes=len(seen.notes), codes=len({(c.code, c.version) for c in seen.codes}))
             yield patient_to_dict(p)
 
-    tmp = f"{out}.{os.getpid()}.tmp"
-    os.makedirs(os.path.dirname(out), exist_ok=True)
-    try:
-        os.mkdir(tmp)
+    with staging.folder(out) as tmp:
         write_jsonl(os.path.join(tmp, "patients.jsonl.gz"), chosen())
         if missing := sorted(by_id.keys() - lengths.keys()):
             raise RecordError(f"{len(missing)} labelled patients are not among the records: {', '.join(missing[:5])}",
@@ -598,24 +596,7 @@ def write_cohort(
         _write_json(os.path.join(tmp, "attrition.json"), attrition)
         _write_json(os.path.join(tmp, "lengths.json"), {"unit": unit, "all": table} | by_split)
         _write_json(os.path.join(tmp, "cohort.json"), info)
-        _replace(tmp, out)
-    except BaseException:
-        shutil.rmtree(tmp, ignore_errors=True)
-        raise
     return info
-
-
-def _replace(tmp: str, out: str) -> None:
-    old = f"{tmp}.old"
-    if os.path.isdir(out):
-        os.rename(out, old)
-    try:
-        os.rename(tmp, out)
-    except BaseException:
-        if os.path.isdir(old):
-            os.rename(old, out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_json(path: str, value: Any) -> None:
@@ -640,7 +621,7 @@ def read_cohort(folder: str | os.PathLike) -> Cohort:
         with open(path, encoding="utf-8") as f:
             info = json.load(f)
     except OSError as e:
-        raise RecordError(f"no cohort here ({e.strerror})", file=path) from None
+        raise RecordError(f"no cohort here ({e.strerror}); `evigen cohort` makes one", file=path) from None
     except (ValueError, RecursionError) as e:
         raise RecordError(f"not valid JSON: {e}", file=path) from None
     if not isinstance(info, dict) or info.get("schema") != SCHEMA:

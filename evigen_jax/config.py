@@ -55,6 +55,24 @@ class ExplainConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class GenerateConfig:
+    """Read by `evigen generate --model` (S7). max_tokens: new tokens, 4,096 in Table 6 (16,384 for a model that thinks).
+
+    form: "schema" binds the answer to a JSON schema made for the pack, "free" leaves its form to the prompt. thinking:
+    the switch of models that think. rows: answers written side by side by a local model. concurrency: requests under way
+    at an endpoint.
+    """
+
+    max_tokens: int = 4096
+    temperature: float = 0.0
+    seed: int = 0
+    form: Literal["schema", "free"] = "schema"
+    thinking: Literal["on", "off", "default"] = "default"
+    rows: int = 8
+    concurrency: int = 8
+
+
+@dataclasses.dataclass(frozen=True)
 class VerifyConfig:
     """Quote checks (S8). threshold: score out of 100 at which a quote stands in its source."""
 
@@ -70,4 +88,5 @@ class Config:
     model: EviGenConfig = EviGenConfig(d=384, n_note=4, n_code=4)  # d is taken from the store; 4 + 4 queries as for mortality
     train: TrainConfig = TrainConfig()
     explain: ExplainConfig = ExplainConfig()
+    generate: GenerateConfig = GenerateConfig()
     verify: VerifyConfig = VerifyConfig()

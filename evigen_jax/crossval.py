@@ -27,6 +27,9 @@ def fold_of(label: np.ndarray, folds: int, seed: int) -> np.ndarray:
     smallest = min(int((label == y).sum()) for y in (0, 1))
     if folds < 2 or smallest < folds:
         raise ValueError(f"folds: got {folds}, expected 2 to {smallest}, the size of the smaller class")
+    if smallest - -(-smallest // folds) < 2:
+        raise ValueError(f"folds: got {folds} with {smallest} patients in the smaller class, which leaves fewer than two of them to "
+                         "train and to stop on; it takes 3 patients a class, and 3 folds then")
     fold = np.empty(len(label), np.int32)
     rng = np.random.default_rng(seed)
     for y in (0, 1):
@@ -36,8 +39,10 @@ def fold_of(label: np.ndarray, folds: int, seed: int) -> np.ndarray:
 
 
 def evaluate(data: Inputs, model: EviGenConfig, config: TrainConfig, out_dir: str | os.PathLike, *, folds: int = 5,
-             repeats: int = 3, validation: float = 0.2, progress: bool = True) -> dict[str, Any]:
+             repeats: int = 3, validation: float = 0.2, resume: bool = True, progress: bool = True) -> dict[str, Any]:
     """Train folds x repeats selectors; write oof.jsonl (a row a patient and repeat) and oof.json (the summary).
+
+    resume: as in `train.fit`.
 
     Raises: ValueError: one class only, more folds than patients of a class.
     """
@@ -59,7 +64,7 @@ def evaluate(data: Inputs, model: EviGenConfig, config: TrainConfig, out_dir: st
             labels = [dataclasses.replace(x, split="test" if h else "val" if v else "train") for x, h, v in zip(data.labels, held, val)]
             run = os.path.join(os.fspath(out_dir), f"repeat_{repeat}", f"fold_{k}")
             fitted = train.fit(data.packed, labels, model, dataclasses.replace(config, seed=config.seed + repeat), run,
-                               info=data.info(), progress=progress)
+                               info=data.info(), resume=resume, progress=progress)
             out = train.predict(fitted.best_params, data.packed, model, patients=np.flatnonzero(held))
             prob[repeat, held] = out["prob"]
         rows += [{"repeat": repeat, "patient_id": i, "fold": int(f), "label": int(t), "prob": float(p)}

@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core_jax.records import atomic_write
+
 _INK = ("#1b6ca8", "#c05a00", "#3a7d44", "#7b4b94", "#5c5c5c", "#a61e4d")  # apart for colour-blind readers, dark on white
 
 
@@ -23,18 +25,11 @@ def _figure(columns: int):
 
 def _save(figure, path: str | os.PathLike) -> str:
     path = os.fspath(path)
-    root, ext = os.path.splitext(path)
+    ext = os.path.splitext(path)[1]
     if ext not in (".png", ".svg"):
         raise ValueError(f"{path}: got {ext!r}, expected .png or .svg")
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    tmp = f"{root}.{os.getpid()}.tmp{ext}"
-    try:
-        figure.savefig(tmp, dpi=130, metadata={"Software": None} if ext == ".png" else {"Date": None})
-        os.replace(tmp, path)
-    except BaseException:
-        if os.path.exists(tmp):
-            os.unlink(tmp)
-        raise
+    with atomic_write(path, "wb") as f:
+        figure.savefig(f, format=ext[1:], dpi=130, metadata={"Software": None} if ext == ".png" else {"Date": None})
     return path
 
 

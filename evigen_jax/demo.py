@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, config: Config) -> dict[str, Any]:
         ["cohort", "jsonl", "--input", str(SAMPLE / "patients.jsonl.gz"), "--labels", str(SAMPLE / "labels.jsonl"), "--task",
          PLANTED_TASK["sentence"], "--overwrite", "--out", path["cohort"]],
         ["embed", "--cohort", path["cohort"], "--out", path["store"]],
-        ["train", *data, "--out", path["run"], "--runs", "1"],
+        ["train", *data, "--out", path["run"], "--runs", "1", *(["--no-resume"] if args.no_resume else [])],
         ["predict", *run_data, "--out", path["predictions.jsonl"]],
         ["explain", *run_data, "--notes-only", "--out", path["packs.jsonl"]],
         ["generate", "--packs", path["packs.jsonl"], "--out", path["rationales.jsonl"]],

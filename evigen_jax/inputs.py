@@ -60,7 +60,10 @@ def load(cohort_dir: str | os.PathLike, store_dir: str | os.PathLike, *, only: S
     for patient in tqdm(cohort.visible_patients(), "read", len(by_id), unit="patient", disable=not shown, file=sys.stderr):
         if patient.patient_id not in chosen:
             continue
-        rows = store.index(patient.patient_id)
+        try:
+            rows = store.index(patient.patient_id)
+        except ValueError as e:
+            raise ValueError(f"{e} in this store; it is of another cohort, embed this one") from None
         observed[patient.patient_id] = _observed(patient, rows, store.path)
         wanted.append((patient.patient_id, [r["obs_id"] for r in rows]))
         patients[patient.patient_id] = patient
@@ -78,16 +81,16 @@ def _observed(patient: Patient, rows: Sequence[Mapping[str, str]], where: str) -
     try:
         found = resolve(patient, ((row["obs_id"], row["kind"]) for row in rows))
     except RecordError as e:
-        raise ValueError(f"{stale}: {e}; embed this cohort again") from None
+        raise ValueError(f"{stale}: {e}; embed this cohort again, into another store") from None
     for o, row in zip(found, rows, strict=True):
         if text_sha256(o.embed_text) != row["text_sha256"]:
-            raise ValueError(f"{stale}: the text of observation {o.obs_id!r} is not the one that was embedded; embed this cohort again")
+            raise ValueError(f"{stale}: the text of observation {o.obs_id!r} is not the one that was embedded; embed this cohort again, into another store")
         out[o.obs_id] = o
     sources = {(o.kind, o.source_id) for o in out.values()}
     for note in patient.notes:
         if note.text.strip() and ("note", note.note_id) not in sources:
-            raise ValueError(f"{stale}: note {note.note_id!r} is not in the store; embed this cohort again")
+            raise ValueError(f"{stale}: note {note.note_id!r} is not in the store; embed this cohort again, into another store")
     for code in patient.codes:
         if ("code", code.obs_id) not in sources:
-            raise ValueError(f"{stale}: code {code.obs_id!r} is not in the store; embed this cohort again")
+            raise ValueError(f"{stale}: code {code.obs_id!r} is not in the store; embed this cohort again, into another store")
     return out

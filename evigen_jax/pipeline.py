@@ -15,13 +15,15 @@ from typing import Any
 
 from core_jax import settings
 from core_jax.embed import embed_cohort, load_encoder
+from core_jax.engine.load import load_backend
 from core_jax.records import read_jsonl, write_jsonl
-from evigen_jax import cohorts, crossval, demo, explain, metrics, sources, summaries, train, verify
+from evigen_jax import cohorts, crossval, demo, explain, metrics, sources, summaries, train, verify, writer
 from evigen_jax.config import Config
 from evigen_jax.evidence import check_sources, validate_pack
 from evigen_jax.generate import TemplateGenerator
 from evigen_jax.inputs import load
-from evigen_jax.rationale import validate_rationale
+from evigen_jax.partial import Partial
+from evigen_jax.rationale import rationale_sha256, validate_rationale
 from evigen_jax.report import write_report
 
 
@@ -119,7 +121,8 @@ def evaluate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
     model = dataclasses.replace(config.model, d=data.store.dim)
     with _alone(args.out):
-        return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats, progress=_progress(args))
+        return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats,
+                                 resume=not args.no_resume, progress=_progress(args))
 
 
 @contextlib.contextmanager
@@ -135,7 +138,7 @@ def _alone(folder: str) -> Iterator[None]:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(held)
-        raise ValueError(f"{folder}: another process is training into this folder") from None
+        raise ValueError(f"{folder}: another process is training into this folder; wait for it, or name another") from None
     try:
         yield
     finally:
@@ -160,7 +163,8 @@ def _trained(args: argparse.Namespace, only: list[str] | None = None):
     data = load(args.cohort, args.store, only=only, progress=_progress(args))
     made = record["info"].get("encoder_id")
     if made != data.store.encoder_id:
-        raise ValueError(f"{args.run}: trained on vectors of encoder {made!r}, the store has {data.store.encoder_id!r}")
+        raise ValueError(f"{args.run}: trained on vectors of encoder {made!r}, the store has {data.store.encoder_id!r}; "
+                         "embed with that encoder (--set encoder.name=...) into another store, or train on this one")
     return data, params, model, record
 
 
@@ -177,10 +181,15 @@ def explain_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def generate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     packs = _read(args.packs, validate_pack)
-    generator = TemplateGenerator()
-    rationales = generator.generate(packs)
+    if args.model is None:
+        generator = TemplateGenerator()
+        write_jsonl(args.out, generator.generate(packs))
+        return {"rationales": args.out, "patients": len(packs), "generator": generator.name, "is_llm": generator.is_llm}
+    backend = load_backend(args.model, rows=config.generate.rows, concurrency=config.generate.concurrency)
+    rationales, counts = writer.write(packs, backend, config.generate, args.out, progress=_progress(args))
     write_jsonl(args.out, rationales)
-    return {"rationales": args.out, "patients": len(rationales), "generator": generator.name, "is_llm": generator.is_llm}
+    Partial(args.out).done()
+    return {"rationales": args.out, "patients": len(packs), "generator": writer.NAME, "is_llm": True, "model": backend.model} | counts
 
 
 def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -188,12 +197,13 @@ def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     packs = {p["patient_id"]: p for p in _read(args.packs, validate_pack)}
     rationales = _read(args.rationales, validate_rationale)
     if strange := [r["patient_id"] for r in rationales if r["patient_id"] not in packs]:
-        raise ValueError(f"{args.rationales}: patient {strange[0]!r} has no evidence pack in {args.packs}")
+        raise ValueError(f"{args.rationales}: patient {strange[0]!r} has no evidence pack in {args.packs}; generate again from these packs")
     wanted = {r["patient_id"] for r in rationales}
     _same_moment([packs[i] for i in wanted], found.labels, args.packs)
     patients = {p.patient_id: p for p in found.visible_patients() if p.patient_id in wanted}
     if missing := sorted(wanted - patients.keys()):
-        raise ValueError(f"{args.cohort}: no patient {missing[0]!r}")
+        raise ValueError(f"{args.cohort}: no patient {missing[0]!r}, whose rationale is in {args.rationales}; "
+                         "name the cohort that the packs were explained with")
     for r in rationales:
         check_sources(packs[r["patient_id"]], patients[r["patient_id"]])
     _same_prediction(rationales, packs, args.rationales)
@@ -218,8 +228,8 @@ def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
                              f"{pack['prob']!r}; predict and explain again with one run")
     _same_moment(packs, data.labels, args.packs)
     _same_prediction(rationales, {p["patient_id"]: p for p in packs}, args.rationales)
-    _same_citations(verified, {r["patient_id"]: r for r in rationales}, args.verifications)
-    info = summaries.run_info(data, params, model, record, rows, config, run_id=explain.run_id(record))
+    _same_rationales(verified, {r["patient_id"]: r for r in rationales}, args.verifications, args.rationales)
+    info = summaries.run_info(data, params, model, record, rows, run_id=explain.run_id(record))
     wanted = {p["patient_id"] for p in packs}
     patients = {i: p for i, p in data.patients.items() if i in wanted}
     page = write_report(packs, rationales, verified, patients, rows, info, args.out, deidentify=args.deidentify)
@@ -250,10 +260,14 @@ def _same_prediction(rationales: list[dict[str, Any]], packs: dict[str, Any], pa
                 raise ValueError(f"{path}: patient {r['patient_id']!r}: {name}: got {r[name]!r}, its evidence pack has {value!r}; generate again")
 
 
-def _same_citations(verified: list[dict[str, Any]], rationales: dict[str, Any], path: str) -> None:
-    """Raises: ValueError naming a verification of another rationale than the one there is: other ranks or citations."""
+def _same_rationales(verified: list[dict[str, Any]], rationales: dict[str, Any], path: str, other: str) -> None:
+    """Raises: ValueError naming a verification of another rationale than the one there is, or with other citations than it."""
     for v in verified:
-        r = rationales.get(v["patient_id"], {"factors": []})
+        if (r := rationales.get(v["patient_id"])) is None:
+            raise ValueError(f"{path}: patient {v['patient_id']!r}: {other} has no rationale of this patient; verify again")
+        if (found := rationale_sha256(r)) != v["rationale_sha256"]:
+            raise ValueError(f"{path}: patient {v['patient_id']!r}: rationale_sha256: got {v['rationale_sha256']:.12}, the rationale in "
+                             f"{other} has {found:.12}; verify again")
         cited = [(f["rank"], [e["citation"]["id"] for e in f["evidence"]]) for f in r["factors"]]
         if [(f["rank"], [q["note_id"] for q in f["quotes"]]) for f in v["factors"]] != cited:
             raise ValueError(f"{path}: patient {v['patient_id']!r}: factors: not the citations of its rationale; verify again")

@@ -6,6 +6,8 @@ verifier to check: the citation and date of each quote, and `stated_attribution`
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 import re
 from typing import Any
 
@@ -59,6 +61,12 @@ def validate_rationale(rationale: Any) -> None:
             check_fields(evidence["citation"], {"kind": str, "id": str}, f"{at}.evidence[{m}].citation")
             if evidence["citation"]["kind"] not in ("note", "code"):
                 raise ValueError(f"{at}.evidence[{m}].citation.kind: got {evidence['citation']['kind']!r}, expected note or code")
+
+
+def rationale_sha256(rationale: Any) -> str:
+    """sha256 of the canonical JSON (sorted keys, no blanks, ASCII): names exactly what was verified."""
+    text = json.dumps(rationale, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def failed_rationale(pack: dict[str, Any], generator: dict[str, Any], raw: str | None, reason: str) -> dict[str, Any]:

@@ -49,6 +49,10 @@ def build(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
 
 def _mimic(args: argparse.Namespace, config: CohortConfig) -> dict[str, Any]:
     counts = Counter()
+    notes = pathlib.Path(args.input) / "note"
+    if config.notes == "discharge" and not any((notes / f"discharge.csv{end}").exists() for end in (".gz", "")):
+        raise RecordError("no discharge.csv.gz here; --notes rendered writes notes from the tables, --notes none goes without",
+                          file=notes)
     stays = mimic_iv.read_index_stays(args.input)
 
     def patients(subjects=None) -> Iterator[Patient]:
@@ -140,7 +144,7 @@ def _write(args, config: CohortConfig, patients: Callable[[], Iterator[Patient]]
     if not any(x.split for x in labels):
         labels = cohorts.split(labels, config.seed, config.fractions)
     elif any(x.split is None for x in labels):
-        raise RecordError("some labels have a split and some have none", file=args.labels, field="split")
+        raise RecordError("some labels have a split and some have none; give all of them one, or none", file=args.labels, field="split")
     info = cohorts.write_cohort(args.out, patients(), labels, attrition, warnings=counts, overwrite=args.overwrite, **about)
     lengths = json.loads((pathlib.Path(args.out) / "lengths.json").read_text(encoding="utf-8"))
     log = logging.getLogger("evigen")

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from core_jax import settings, stats
+from core_jax import stats
 from core_jax.index import ExactIndex
 from evigen_jax import metrics, train
-from evigen_jax.config import Config
 from evigen_jax.inputs import Inputs
 from evigen_jax.retriever import MODALITIES, EviGenConfig
 
@@ -104,7 +103,7 @@ def query_examples(data: Inputs, params: Any, model: EviGenConfig) -> list[dict[
 
 
 def run_info(data: Inputs, params: Any, model: EviGenConfig, record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]],
-             config: Config, *, run_id: str) -> dict[str, Any]:
+             *, run_id: str) -> dict[str, Any]:
     """What the pages say about the run; the metrics are those of the predictions handed in."""
     import json
     import pathlib
@@ -127,6 +126,6 @@ def run_info(data: Inputs, params: Any, model: EviGenConfig, record: Mapping[str
                               "activation": r["activation_percent"] / 100} for r in table]}
     attrition = json.loads((pathlib.Path(data.cohort.path) / "attrition.json").read_text(encoding="utf-8"))
     return {"task": data.cohort.info["task"], "run_id": run_id, "encoder_id": data.store.encoder_id,
-            "config": {"model": record["model"], "train": record["train"], "explain": settings.to_dict(config.explain)},
+            "config": {"model": record["model"], "train": record["train"]},
             "cohort": {"counts": data.cohort.info["counts"], "attrition": attrition},
             "notes_rendered": data.cohort.info["notes_rendered"], "metrics": found}

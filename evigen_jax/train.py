@@ -7,6 +7,7 @@ bytes of parameters as one that was not (on CPU).
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -16,7 +17,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -198,7 +199,8 @@ def _two_classes(packed: PackedCohort, splits: Mapping[str, np.ndarray]) -> None
         y = np.asarray(packed.label)[splits[name]]
         if len(np.unique(y)) < 2:
             held = f"{len(y)} patients, all of class {int(y[0])}" if len(y) else "no patients"
-            raise ValueError(f"split {name}: got {held}; training and early stopping need both classes")
+            raise ValueError(f"split {name}: got {held}; training and early stopping need both classes in train and in val: split "
+                             "otherwise (cohort.fractions, or `split` in the labels), or use `evigen eval`")
 
 
 def versions() -> dict[str, str]:
@@ -224,6 +226,9 @@ def initial_params(packed: PackedCohort, patients: np.ndarray, model_config: Evi
         if n:
             off, x = getattr(packed, f"off_{m}"), getattr(packed, f"x_{m}")
             rows = np.concatenate([np.arange(off[p], off[p + 1]) for p in patients])
+            if n > len(rows):
+                raise ValueError(f"model.n_{m}: got {n}, expected at most {len(rows)}, the {m} observations of the training "
+                                 "patients, with train.query_init=kmeans")
             rows = np.sort(rng.choice(rows, min(len(rows), _KMEANS_ROWS), replace=False))
             place = jax.jit(retriever.init_queries_from, static_argnames="n")
             centres.append(place(jnp.asarray(x[rows]), jax.random.fold_in(key, i + 1), n=n))
@@ -245,7 +250,7 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
     Args:
       labels: one Label a patient with its split; matched by id.
       out_dir: run folder. With `resume` a run found there is continued (or, if it has ended, returned); without, it is
-        replaced. A run of other settings, data or split is never continued.
+        replaced. A run of other settings, data or split is never continued; one that left no checkpoint is replaced.
       loss: as `selector_loss`; apply: as `retriever.apply`, used by the default loss and for validation.
       params: initial parameters, or a function of the seed's key that gives them (default: initial_params).
       frozen: parameter paths, or their first parts ("query", "eta"), that are not trained.
@@ -292,7 +297,7 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
     log = MetricsLog(os.path.join(out_dir, "metrics.jsonl"))
     last = Checkpoints(os.path.join(out_dir, "checkpoints", "last"), keep=1)
     best = Checkpoints(os.path.join(out_dir, "checkpoints", "best"), keep=2)
-    with last, best:
+    with _advised(out_dir, train_config), last, best:
         if last.latest() is not None:
             state, side = last.restore(state)
             stopping = EarlyStopping(**side["stopping"])
@@ -347,6 +352,22 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
                     best={f"seed {train_config.seed}": stopping.best_epoch})
     _write_json(os.path.join(out_dir, "result.json"), result.summary())
     return result
+
+
+@contextlib.contextmanager
+def _advised(out_dir: str, config: TrainConfig) -> Iterator[None]:
+    """Adds what can be done to the reason for which training stopped."""
+    try:
+        yield
+    except TrainingStopped as stop:
+        replace = " and --no-resume, which replaces the run there" if _has_checkpoint(out_dir) else ""
+        raise TrainingStopped(f"{out_dir}: {stop}; the same settings stop there again, so run it with a lower train.lr "
+                              f"(now {config.lr:g}){replace}") from None
+
+
+def _has_checkpoint(out_dir: str) -> bool:
+    with Checkpoints(os.path.join(out_dir, "checkpoints", "last"), keep=1) as last:
+        return last.latest() is not None
 
 
 @functools.lru_cache(maxsize=4)
@@ -428,7 +449,7 @@ def _read_json(path: str) -> Any:
         with open(path, encoding="utf-8") as f:
             return json.load(f)
     except (OSError, ValueError, RecursionError) as e:
-        raise ValueError(f"{path}: cannot be read ({e})") from None
+        raise ValueError(f"{path}: cannot be read ({e}); restore it, or train again (--no-resume)") from None
 
 
 def _fields(path: str, **kinds: type) -> dict[str, Any]:
@@ -453,15 +474,16 @@ def _open_run(out_dir: str, record: dict[str, Any], resume: bool) -> FitResult |
     if os.path.exists(config) and resume:
         old = _read_json(config)
         wrong = _differences({k: v for k, v in old.items() if k != "versions"}, {k: v for k, v in record.items() if k != "versions"})
-        if wrong:
+        if wrong and _has_checkpoint(out_dir):
             raise ValueError(f"{out_dir}: holds another run; name another folder, or replace it (--no-resume)\n  " + "\n  ".join(wrong[:10]))
-        if os.path.exists(result):
+        if not wrong and os.path.exists(result):
             done = _read_json(result)
             params, _, _ = load_run(out_dir)
             history = list(MetricsLog(os.path.join(out_dir, "metrics.jsonl")).rows())
             return FitResult(params, history, done["best_epoch"], done["best_val_auc"], done["epochs"],
                              done["stopped_early"], out_dir, done["seed"])
-        return None
+        if not wrong:
+            return None
     for name in ("metrics.jsonl", "result.json", "curves.png"):
         if os.path.exists(os.path.join(out_dir, name)):
             os.unlink(os.path.join(out_dir, name))
@@ -485,6 +507,10 @@ def load_run(folder: str | os.PathLike, *, like: PyTree | None = None) -> tuple[
         if os.path.basename(best) != best:
             raise ValueError(f"{table}: best: got {best!r}, expected the name of a folder in it")
         folder = os.path.join(folder, best)
+        if not os.path.exists(os.path.join(folder, "result.json")):
+            raise ValueError(f"{folder}: training anew has not ended here; run `evigen train` again, without --no-resume, to go on")
+    elif not os.path.exists(os.path.join(folder, "config.json")):
+        raise ValueError(f"{folder}: no trained run here (runs.json is written when `evigen train` ends; run it again to go on)")
     record = _fields(os.path.join(folder, "config.json"), model=dict, train=dict, info=dict)
     config = settings.from_dict(EviGenConfig, record["model"], f"{folder}/config.json: model")
     if like is None:

@@ -13,6 +13,7 @@ import dataclasses
 import math
 import multiprocessing
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from core_jax.records import Patient
 from evigen_jax.evidence import check_fields
 from evigen_jax.quotes import THRESHOLD, UNTRUSTED, NormalizedSource, normalise, prepare, verify_quote
+from evigen_jax.rationale import rationale_sha256
 
 SCHEMA = "verification/1"
 FACTORS = 5
@@ -27,8 +29,8 @@ CHECKS = ("citation", "quote")
 Row = tuple[Any, Patient, Mapping[str, Any]]
 
 _ROW = {
-    "schema": str, "patient_id": str, "expected_factors": int, "s1": list, "s1_pass": bool, "s1_pass_rapidfuzz": bool,
-    "factors": list, "flags": list, "failed_reason": (str, None),
+    "schema": str, "patient_id": str, "rationale_sha256": str, "threshold": float, "expected_factors": int, "s1": list,
+    "s1_pass": bool, "s1_pass_rapidfuzz": bool, "factors": list, "flags": list, "failed_reason": (str, None),
 }
 _FACTOR = {
     "rank": int, "quotes": list, "citation_known_record": bool, "citation_known_pack": bool,
@@ -53,6 +55,7 @@ def verify_rationale(
       threshold, nearest: as in `verify_quote`.
 
     Returns a "verification/1" object:
+      rationale_sha256: of the rationale checked, as it was given. threshold: the one given.
       s1: [{rank, check: "citation" | "quote", ok, ok_rapidfuzz}], two a factor for ranks 1..expected_factors.
       s1_pass, s1_pass_rapidfuzz: all of them hold, and nothing failed before.
       factors: one for each factor written, quotes in the order of its evidence: `verify_quote`'s result, `note_id` (the
@@ -88,7 +91,8 @@ def verify_rationale(
         paper = strict | {"quote": bool(quoted) and all((q["score_rapidfuzz"] or 0.0) >= threshold for q in quoted)}
         s1 += [{"rank": rank, "check": c, "ok": strict[c], "ok_rapidfuzz": paper[c]} for c in CHECKS]
     return {
-        "schema": SCHEMA, "patient_id": pack["patient_id"], "expected_factors": expected, "s1": s1,
+        "schema": SCHEMA, "patient_id": pack["patient_id"], "rationale_sha256": rationale_sha256(rationale),
+        "threshold": float(threshold), "expected_factors": expected, "s1": s1,
         "s1_pass": failed is None and all(c["ok"] for c in s1),
         "s1_pass_rapidfuzz": failed is None and all(c["ok_rapidfuzz"] for c in s1),
         "factors": factors, "flags": flags, "failed_reason": failed,
@@ -318,7 +322,8 @@ def verify_many(
     jobs = ((rationale, patient, pack, threshold, nearest) for rationale, patient, pack in rows)
     if workers == 1:
         return [_job(job) for job in jobs]
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    quiet = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}  # Ctrl-C is the parent's to answer
+    with multiprocessing.get_context("spawn").Pool(workers, **quiet) as pool:
         return list(pool.imap(_job, map(_trimmed, jobs), chunksize=8))
 
 
@@ -343,9 +348,10 @@ def _cited(rationale: Any) -> Iterator[str]:
                 yield citation["id"]
 
 
-def summary(verifications: Iterable[Mapping[str, Any]], *, threshold: float = THRESHOLD) -> dict[str, Any]:
+def summary(verifications: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Pass rates over a cohort, each {k, n, rate, low, high} with its 95 % Wilson interval (rate None when n is 0).
 
+    thresholds: those that the verifications were made with, one as a rule.
     s1, s1_rapidfuzz: rationales, failed ones counted as not passing. checks, checks_rapidfuzz: the ten booleans a
     rationale. quotes, quotes_trusted, quotes_rapidfuzz: quotes written. citations: factors whose citations the record
     knows; citations_in_pack: the pack knows. failed: reasons and how often. flags: names and how often.
@@ -354,13 +360,14 @@ def summary(verifications: Iterable[Mapping[str, Any]], *, threshold: float = TH
     checks = [c for r in rows for c in r["s1"]]
     factors = [f for r in rows for f in r["factors"]]
     quotes = [q for f in factors for q in f["quotes"]]
+    by_paper = [(q["score_rapidfuzz"] or 0.0) >= r["threshold"] for r in rows for f in r["factors"] for q in f["quotes"]]
     return {
-        "rationales": len(rows),
+        "rationales": len(rows), "thresholds": sorted({r["threshold"] for r in rows}),
         "failed": dict(sorted(Counter(r["failed_reason"] for r in rows if r["failed_reason"]).items())),
         "s1": _share([r["s1_pass"] for r in rows]), "s1_rapidfuzz": _share([r["s1_pass_rapidfuzz"] for r in rows]),
         "checks": _share([c["ok"] for c in checks]), "checks_rapidfuzz": _share([c["ok_rapidfuzz"] for c in checks]),
         "quotes": _share([q["ok"] for q in quotes]), "quotes_trusted": _share([q["trusted"] for q in quotes]),
-        "quotes_rapidfuzz": _share([(q["score_rapidfuzz"] or 0.0) >= threshold for q in quotes]),
+        "quotes_rapidfuzz": _share(by_paper),
         "citations": _share([f["citation_known_record"] for f in factors]),
         "citations_in_pack": _share([f["citation_known_pack"] for f in factors]),
         "flags": dict(sorted(Counter(flag.split(": ", 1)[1] for r in rows for flag in r["flags"]).items())),
@@ -384,6 +391,10 @@ def validate_verification(verification: Any) -> None:
     check_fields(verification, _ROW, who)
     if verification["schema"] != SCHEMA:
         raise ValueError(f"{who}: schema: got {verification['schema']!r}, expected {SCHEMA!r}")
+    if not re.fullmatch("[0-9a-f]{64}", verification["rationale_sha256"]):
+        raise ValueError(f"{who}: rationale_sha256: got {verification['rationale_sha256']!r:.80}, expected 64 hex digits")
+    if not 0 < verification["threshold"] <= 100:
+        raise ValueError(f"{who}: threshold: got {verification['threshold']!r}, expected above 0 and at most 100")
     for n, check in enumerate(verification["s1"]):
         check_fields(check, {"rank": int, "check": str, "ok": bool, "ok_rapidfuzz": bool}, f"{who}: s1[{n}]")
         if check["check"] not in CHECKS:

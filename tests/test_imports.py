@@ -29,7 +29,10 @@ JAX_FREE = [
     "core_jax.records", "core_jax.text", "core_jax.observations", "core_jax.icd", "core_jax.stats", "core_jax.settings",
     "core_jax.readers.mimic_iv", "core_jax.readers.meds", "core_jax.readers.clinosim", "core_jax.readers.jsonl",
     "core_jax.synth.cohort", "core_jax.vector_store", "evigen_jax.cohorts", "evigen_jax.evidence", "evigen_jax.quotes",
-    "evigen_jax.rationale", "evigen_jax.verify", "evigen_jax.report",
+    "evigen_jax.rationale", "evigen_jax.verify", "evigen_jax.report", "evigen_jax.writer", "evigen_jax.partial",
+    "core_jax.chat", "core_jax.tokenizer_files", "core_jax.byte_alphabet", "core_jax.ckpt.gguf_file", "core_jax.staging",
+    "core_jax.engine.request", "core_jax.engine.backend", "core_jax.engine.pages", "core_jax.engine.scheduler",
+    "core_jax.engine.grammar", "core_jax.engine.openai", "core_jax.engine.scripted", "core_jax.engine.load",
 ]
 
 

@@ -5,8 +5,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from core_jax import rope as R
+
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
+DECODER_FAMILIES = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}  # model_type -> architecture
+
+
+def _field(raw: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
+    """One field of config.json. Raises: ValueError: missing, another type, a number that is not positive."""
+    if name not in raw:
+        raise ValueError(f"{where}: {name}: missing")
+    value = raw[name]
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
+        raise ValueError(f"{where}: {name}: got {value!r}, expected {kind.__name__}")
+    if kind in (int, float) and value <= 0 and name != "pad_token_id":
+        raise ValueError(f"{where}: {name}: got {value!r}, expected a positive number")
+    return kind(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +67,7 @@ class BertConfig:
             raise ValueError(f"{where}: is_decoder: got a decoder, expected an encoder")
 
         def field(name: str, kind: type):
-            if name not in raw:
-                raise ValueError(f"{where}: {name}: missing")
-            value = raw[name]
-            if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
-                raise ValueError(f"{where}: {name}: got {value!r}, expected {kind.__name__}")
-            if kind is not str and value <= 0 and name != "pad_token_id":
-                raise ValueError(f"{where}: {name}: got {value!r}, expected a positive number")
-            return kind(value)
+            return _field(raw, name, kind, where)
 
         try:
             return cls(
@@ -94,3 +102,105 @@ class BertConfig:
             "hidden_act": self.activation,
             "position_embedding_type": "absolute",
         } | family
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+    """Architecture of a causal decoder: RMSNorm, rotary positions, grouped queries, gated SiLU feed-forward, no bias.
+
+    `qk_norm`: RMSNorm over each query's and key's head dimension, before the rotation (Qwen3). `num_heads * head_dim`
+    need not be `hidden_size`. `max_positions`: longest sequence, in tokens, that the checkpoint was made for.
+    """
+
+    family: str
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    rms_norm_eps: float
+    tie_embeddings: bool
+    qk_norm: bool
+    rope: R.Rope
+    max_positions: int
+
+    def __post_init__(self):
+        if self.family not in DECODER_FAMILIES:
+            raise ValueError(f"got family {self.family!r}, expected one of {tuple(DECODER_FAMILIES)}")
+        if self.qk_norm != (self.family == "qwen3"):
+            raise ValueError(f"got qk_norm {self.qk_norm} for family {self.family!r}, expected the other value")
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"got num_heads {self.num_heads}, expected a multiple of num_kv_heads {self.num_kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(f"got head_dim {self.head_dim}, expected an even number")
+
+    @classmethod
+    def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json") -> DecoderConfig:
+        """Raises: ValueError naming `where` and the field: another family, a missing or mistyped field, whatever this
+        decoder does not compute (biases, sliding windows, another activation or rope, quantised weights)."""
+        family = raw.get("model_type")
+        if family not in DECODER_FAMILIES:
+            raise ValueError(f"{where}: model_type: got {family!r}, expected one of {tuple(DECODER_FAMILIES)}")
+        for name in ("attention_bias", "mlp_bias", "use_sliding_window", "rope_interleaved", "quantization_config"):
+            if raw.get(name):
+                raise ValueError(f"{where}: {name}: got {raw[name]!r}, which this decoder does not compute")
+        if other := set(raw.get("layer_types") or ()) - {"full_attention"}:
+            raise ValueError(f"{where}: layer_types: got {sorted(other)}, expected 'full_attention' alone")
+        if raw.get("partial_rotary_factor", 1) not in (None, 1):
+            raise ValueError(f"{where}: partial_rotary_factor: got {raw['partial_rotary_factor']!r}, expected 1")
+
+        def field(name: str, kind: type):
+            return _field(raw, name, kind, where)
+
+        if (activation := field("hidden_act", str)) != "silu":
+            raise ValueError(f"{where}: hidden_act: got {activation!r}, expected 'silu'")
+        if family == "llama" and raw.get("head_dim") is None:  # older files leave it to be derived
+            head_dim, rest = divmod(field("hidden_size", int), field("num_attention_heads", int))
+            if rest:
+                raise ValueError(f"{where}: head_dim: missing, and hidden_size is no multiple of num_attention_heads")
+        else:
+            head_dim = field("head_dim", int)
+        try:
+            return cls(
+                family=family,
+                vocab_size=field("vocab_size", int),
+                hidden_size=field("hidden_size", int),
+                num_layers=field("num_hidden_layers", int),
+                num_heads=field("num_attention_heads", int),
+                num_kv_heads=field("num_key_value_heads", int),
+                head_dim=head_dim,
+                intermediate_size=field("intermediate_size", int),
+                rms_norm_eps=field("rms_norm_eps", float),
+                tie_embeddings=field("tie_word_embeddings", bool),
+                qk_norm=family == "qwen3",
+                rope=R.from_hf(raw, where=where),
+                max_positions=field("max_position_embeddings", int),
+            )
+        except ValueError as e:
+            raise ValueError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
+
+    def to_hf(self) -> dict[str, Any]:
+        """config.json of the same network, as Hugging Face reads it; the rope in both spellings."""
+        rope = R.to_hf(self.rope)
+        old = None if rope["rope_type"] == "default" else {k: v for k, v in rope.items() if k != "rope_theta"}
+        return {
+            "model_type": self.family,
+            "architectures": [DECODER_FAMILIES[self.family]],
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.intermediate_size,
+            "hidden_act": "silu",
+            "rms_norm_eps": self.rms_norm_eps,
+            "tie_word_embeddings": self.tie_embeddings,
+            "attention_bias": False,
+            "max_position_embeddings": self.max_positions,
+            "rope_parameters": rope,
+            "rope_theta": self.rope.theta,
+            "rope_scaling": old,
+        }

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core_jax.records import Patient
+from evigen_jax.rationale import rationale_sha256
 from evigen_jax.report.patient import Case
 
 _DATED = {"time", "date", "prediction_time", "index_time", "start_time", "end_time", "birth_date", "death_date"}
@@ -108,12 +109,16 @@ def _replace(text: str, ids: Mapping[str, str]) -> str:
 
 def case(original: Case, aliases: Aliases) -> Case:
     ids = aliases.ids(original.patient)
+    rationale = None if original.rationale is None else scrub(original.rationale, ids)
+    checked = None if original.verification is None else scrub(original.verification, ids)
+    if checked is not None:  # a hash of the text with ids would tell a guesser that a guess is right
+        checked["rationale_sha256"] = rationale_sha256(rationale)
     return dataclasses.replace(
         original,
         patient=patient(original.patient, ids),
         pack=scrub(original.pack, ids),
-        rationale=None if original.rationale is None else scrub(original.rationale, ids),
-        verification=None if original.verification is None else scrub(original.verification, ids),
+        rationale=rationale,
+        verification=checked,
         age=age(original.age),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_jax.records import Patient
+from evigen_jax.quotes import THRESHOLD
 from evigen_jax.report.cards import Flags
 from evigen_jax.report.cards import build as cards_of
 from evigen_jax.report.panel import Sources
@@ -157,6 +158,7 @@ def build(
         "checks": _checks(case),
         "s1_pass": _verdict(case, "s1_pass"),
         "s1_rapidfuzz": _verdict(case, "s1_pass_rapidfuzz"),
+        "quote_threshold": f"{(case.verification or {}).get('threshold', THRESHOLD):g}",
         "verification_flags": [pretty(str(f)) for f in (case.verification or {}).get("flags") or []],
         "failure": failure or "",
         "pack_note": pack.get("note") or "",

@@ -6,8 +6,6 @@ import functools
 import json
 import os
 import pathlib
-import shutil
-import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from core_jax import staging
 from core_jax.records import Patient, age_years
 from evigen_jax.report import cohort, markup
 from evigen_jax.report import deidentify as anonymous
@@ -113,8 +112,9 @@ def write_report(
     Raises: ValueError where the inputs do not fit each other or the records, or out_dir holds something else.
     """
     out_dir = pathlib.Path(out_dir)
+    staging.clear(out_dir)
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir()) and not _is_report(out_dir)):
-        raise ValueError(f"{out_dir}: exists and is not a report; it is left alone")
+        raise ValueError(f"{out_dir}: exists and is not a report; it is left alone, name another folder")
     by_pack = _by_patient("packs", packs, None)
     by_rationale = _by_patient("rationales", rationales, by_pack)
     by_verification = _by_patient("verifications", verifications, by_pack)
@@ -167,15 +167,8 @@ def write_report(
         others = [row | {"patient_id": aliases.patient(row["patient_id"])} for row in others]
         info = anonymous.scrub({k: v for k, v in info.items() if k != "metrics"}, {}) | {"metrics": metrics}
 
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f".{out_dir.name}.", suffix=".tmp", dir=out_dir.parent))
-    try:
-        os.chmod(work, 0o755)
-        _write_pages(work, cases, others, info, deidentify)
-        _swap(work, out_dir)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+    with staging.folder(out_dir) as work:
+        _write_pages(pathlib.Path(work), cases, others, info, deidentify)
     return out_dir / "index.html"
 
 
@@ -236,20 +229,3 @@ def _is_report(folder: pathlib.Path) -> bool:
         return json.loads((folder / "index.json").read_text(encoding="utf-8")).get("schema") == SCHEMA
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _swap(work: pathlib.Path, out_dir: pathlib.Path) -> None:
-    """Rename `work` to `out_dir`; an earlier report steps aside first and comes back if the rename fails."""
-    if not out_dir.exists():
-        os.rename(work, out_dir)
-        return
-    old = pathlib.Path(tempfile.mkdtemp(prefix=f".{out_dir.name}.", suffix=".old", dir=out_dir.parent))
-    os.rename(out_dir, old / "report")
-    try:
-        os.rename(work, out_dir)
-    except BaseException:
-        os.rename(old / "report", out_dir)
-        raise
-    finally:
-        if out_dir.exists():
-            shutil.rmtree(old, ignore_errors=True)

@@ -161,6 +161,9 @@ def verification(patient, factors, **changes):
     return {
         "schema": "verification/1",
         "patient_id": patient.patient_id,
+        "rationale_sha256": "5" * 64,
+        "threshold": 90.0,
+        "expected_factors": 5,
         "s1": s1,
         "s1_pass": good,
         "s1_pass_rapidfuzz": good,

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 import tensorstore
+from evigen_jax import crossval
 from evigen_jax.cli import main
 from evigen_jax.report import write
 
@@ -126,6 +127,37 @@ def test_a_folder_of_something_else_is_no_store(chain, capsys, tmp_path):
     assert (tmp_path / "vectors" / "mine").read_text() == "keep" and os.listdir(tmp_path) == ["vectors"]
 
 
+def test_an_error_says_what_to_do(chain, capsys, tmp_path):
+    (tmp_path / "mimic" / "hosp").mkdir(parents=True)
+    trained = written(tmp_path / "l", [x | {"split": "train"} for x in rows(chain["cohort"] / "labels.jsonl")[:9]])
+    assert main(["cohort", "jsonl", "--input", str(chain["cohort"] / "patients.jsonl.gz"), "--labels", str(trained), "--out",
+                 str(tmp_path / "c"), *SMALL]) == 0
+    assert main(["embed", "--cohort", str(tmp_path / "c"), "--out", str(tmp_path / "s"), *SMALL, "--set=encoder.name=hash:8"]) == 0
+    capsys.readouterr()
+    other, out = ["--cohort", tmp_path / "c", "--store", tmp_path / "s"], ["--out", tmp_path / "out"]
+    for words, advice in (
+        (["cohort", "planted", "--out", chain["cohort"]], "replace it (--overwrite)"),
+        (["cohort", "mimic_iv", "--input", tmp_path / "mimic", *out], "--notes rendered"),
+        (["embed", "--cohort", tmp_path / "none", *out], "`evigen cohort` makes one"),
+        (["train", *chain["data"], "--out", chain["run"], "--runs", "1", "--set", "train.lr=0.5"], "replace it (--no-resume)"),
+        (["train", *other, *out], "use `evigen eval`"),
+        (["train", "--cohort", chain["cohort"], "--store", tmp_path / "s", *out], "of another cohort, embed this one"),
+        (["predict", "--run", chain["run"], *other, *out], "embed with that encoder"),
+        (["predict", "--run", tmp_path / "none", *chain["data"], *out], "no trained run here"),
+        (["eval", *chain["data"], *out, "--folds", "99"], "expected 2 to "),
+    ):
+        assert advice in refused(capsys, *words), words
+    assert not (tmp_path / "out").exists()
+
+
+def test_folds_leave_enough_of_each_class():
+    label = np.array([0] * 9 + [1] * 3)
+    assert sorted(np.bincount(crossval.fold_of(label, 3, 0))) == [4, 4, 4]
+    for folds, ones, reason in ((2, 3, "it takes 3 patients a class"), (2, 2, "it takes 3 patients a class"), (4, 3, "expected 2 to 3"), (1, 3, "got 1")):
+        with pytest.raises(ValueError, match=reason):
+            crossval.fold_of(np.array([0] * 9 + [1] * ones), folds, 0)
+
+
 def test_one_process_trains_into_a_folder(chain, capsys, tmp_path):
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -194,7 +226,9 @@ def other(row: dict, **change) -> dict:
     ("p", {"patient_id": "elsewhere"}, "not in the cohort"), ("p", {"gate": [1]}, "gate"), ("p", {"split": []}, "split"),
     ("p", {"gate": [7, 7, 7]}, "gate"), ("p", {"prob": 0.001, "logit": -6.9}, "prob"), ("p", {"label": 3}, "p:1: label"),
     ("p", {"logit": 10**400}, "p:1: "), ("r", {"probability": 0.123}, "r: patient "), ("r", {"task": "other"}, "r: patient "),
-    ("v", {"factors": []}, "not the citations"), ("packs", {"run_id": "0" * 12}, "run_id"), ("packs", {"encoder_id": "x"}, "encoder_id"),
+    ("v", {"factors": []}, "not the citations"), ("r", {"reasoning_lens": "Another one."}, "rationale_sha256: got"),
+    ("v", {"rationale_sha256": "0" * 64}, "rationale_sha256: got 000000000000, the rationale in "), ("v", {"threshold": 101.0}, "threshold"),
+    ("packs", {"run_id": "0" * 12}, "run_id"), ("packs", {"encoder_id": "x"}, "encoder_id"),
     ("packs", {"prediction_time": "2001-01-01T00:00:00"}, "prediction_time"), ("packs", {"task": {"name": "x", "sentence": "y"}}, "task"),
 ])
 def test_results_of_another_run_or_cohort_are_not_joined(name, change, reason, chain, capsys, tmp_path):
@@ -203,6 +237,35 @@ def test_results_of_another_run_or_cohort_are_not_joined(name, change, reason, c
     line = refused(capsys, "report", *chain["trained"], "--predictions", at["p"], "--packs", at["packs"], "--rationales", at["r"],
                    "--verifications", at["v"], "--out", tmp_path / "report")
     assert reason in line and os.listdir(tmp_path) == [name]
+
+
+def test_a_verification_of_another_rationale_names_both_files_and_the_patient(chain, capsys, tmp_path):
+    first, *rest = rows(chain["r"])
+    first["factors"][0]["summary"] += "!"  # same ranks, same citations
+    changed = written(tmp_path / "changed", [first, *rest])
+    fewer = written(tmp_path / "fewer", rest)
+    for file in (changed, fewer):
+        line = refused(capsys, "report", *chain["trained"], "--predictions", chain["p"], "--packs", chain["packs"], "--rationales", file,
+                       "--verifications", chain["v"], "--out", tmp_path / "report")
+        assert all(str(part) in line for part in (file, chain["v"], repr(first["patient_id"]), "verify again"))
+
+
+def test_the_threshold_that_was_set_is_the_one_in_every_figure(chain, capsys, tmp_path):
+    packs, rationales = rows(chain["packs"]), rows(chain["r"])
+    quote = rationales[0]["factors"][0]["evidence"][0]
+    quote["quote"] = quote["quote"][:-8] + "".join("x" if c.isalpha() else c for c in quote["quote"][-8:])  # 90 > its score > 50
+    packs, rationales = written(tmp_path / "packs", packs[:1]), written(tmp_path / "r", rationales[:1])
+    out = tmp_path / "v"
+    for threshold in (90.0, 50.0):
+        assert main(["verify", "--rationales", str(rationales), "--packs", str(packs), "--cohort", str(chain["cohort"]), "--out", str(out),
+                     *SMALL, "--set", f"verify.threshold={threshold}"]) == 0
+        got, n = json.loads(capsys.readouterr().out), len(rows(packs)[0]["items"])
+        assert got["thresholds"] == [threshold] == [v["threshold"] for v in rows(out)]
+        assert got["quotes_rapidfuzz"]["k"] == got["quotes"]["k"] == n - (threshold > 50), got
+    assert main(["report", *map(str, chain["trained"]), "--predictions", str(chain["p"]), "--packs", str(packs), "--rationales",
+                 str(rationales), "--verifications", str(out), "--out", str(tmp_path / "report"), *SMALL]) == 0
+    rates = {r["name"]: r["k"] for r in json.loads((tmp_path / "report" / "index.json").read_text())["pass_rates"]}
+    assert rates["Quotes, rapidfuzz score 50 or more"] == str(n), rates
 
 
 def test_verify_refuses_a_pack_of_another_moment_and_a_row_that_stands_twice(chain, capsys, tmp_path):

@@ -1,4 +1,6 @@
 """Every recipe loads, names its own command, and holds the paper's numbers where it says so; the smoke recipe runs."""
+import ast
+import dataclasses
 import pathlib
 
 import pytest
@@ -34,3 +36,32 @@ def test_smoke_recipe_runs(tmp_path, capsys):
     assert main(["embed", "--cohort", str(tmp_path / "c"), "--out", str(tmp_path / "s"), *common]) == 0
     assert main(["train", *data, "--out", str(tmp_path / "r"), "--runs", "1", *common]) == 0
     assert (tmp_path / "r" / "runs.json").exists() and "test_auc" in capsys.readouterr().out
+
+
+def _reads() -> set[tuple[str, str]]:
+    """(settings class, field) of every read in the package: `x.field` where x is a parameter annotated with the class, or
+    `config.section.field`."""
+    sections = {f.name: type(f.default).__name__ for f in dataclasses.fields(Config)}
+    found = set()
+    for path in (FOLDER.parent / "evigen_jax").rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            every = [*function.args.args, *function.args.kwonlyargs]
+            kinds = {a.arg: ast.unparse(a.annotation) for a in every if a.annotation is not None}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if isinstance(node.value, ast.Name):
+                        found.add((kinds.get(node.value.id, ""), node.attr))
+                    elif isinstance(node.value, ast.Attribute) and ast.unparse(node.value.value) == "config":
+                        found.add((sections.get(node.value.attr, ""), node.attr))
+    return found
+
+
+def test_every_setting_is_read_somewhere():
+    """A stored field that nothing reads is a defect."""
+    reads = _reads()
+    assert ("TrainConfig", "lr") in reads and ("TrainConfig", "no such field") not in reads
+    unread = [f"{section.name}.{field.name}" for section in dataclasses.fields(Config) for field in dataclasses.fields(section.default)
+              if (type(section.default).__name__, field.name) not in reads]
+    assert unread == []

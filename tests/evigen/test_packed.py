@@ -108,12 +108,14 @@ def test_bad_vectors_are_named(store, row, value, message):
 
 def test_a_vector_nobody_asked_for_may_be_bad(store):
     store.x[1] = np.nan
-    PackedCohort.from_store(store, WANTED, LABELS)
+    got = PackedCohort.from_store(store, WANTED, LABELS)
+    assert np.isfinite(got.x_note).all() and np.isfinite(got.x_code).all()
 
 
 def test_length_within_a_thousandth_is_let_through(store):
     store.x[5] *= np.float32(1.0009)
-    PackedCohort.from_store(store, WANTED, LABELS)
+    got = PackedCohort.from_store(store, WANTED, LABELS)
+    assert np.abs(np.linalg.norm(got.x_note, axis=1) - 1.0).max() == pytest.approx(9e-4, rel=1e-2)  # and it is not changed
 
 
 @pytest.mark.parametrize("wanted, labels, message", [

@@ -188,14 +188,19 @@ def test_truncated_json_keeps_whole_factors():
 
 
 def test_truncated_text_raises_nothing_but_value_error():
+    parsed = refused = 0
     for text in (as_text(), as_text(bold=True, bullets=True, numbers=True), "```json\n" + json.dumps(as_json(), ensure_ascii=False) + "\n```"):
         data = text.encode()
         for cut in range(0, len(data), 3):
             for piece in (data[:cut], data[cut:]):
                 try:
-                    validate_rationale(parse_rationale(piece.decode("utf-8", "replace"), PACK))
+                    found = parse_rationale(piece.decode("utf-8", "replace"), PACK)
                 except ValueError:
-                    pass
+                    refused += 1
+                    continue
+                validate_rationale(found)
+                parsed += 1
+    assert parsed > 100 and refused > 100
 
 
 _ALPHABET = st.sampled_from([
@@ -213,7 +218,7 @@ def test_any_text_gives_a_rationale_or_a_value_error(text):
     except ValueError:
         return
     validate_rationale(found)
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    assert json.loads(json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")) == found
 
 
 _VALUES = st.recursive(
@@ -232,7 +237,7 @@ def test_any_json_gives_a_rationale_or_a_value_error(name, value, factors):
     except ValueError:
         return
     validate_rationale(found)
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    assert json.loads(json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")) == found
 
 
 @pytest.mark.parametrize("piece", [" ", "-", '"', "{", "(note_id:", "a\n", "\u201c", "+ ", "[", "Factor summary: a\n", "age ", "_*", '{"a":"'])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from core_jax.records import Note, Patient
 from evigen_jax.quotes import verify_quote
+from evigen_jax.rationale import rationale_sha256
 from evigen_jax.report import cohort, highlights, markup, write_report
 from evigen_jax.report.patient import Case
 from evigen_jax.report.waterfall import strip
@@ -644,6 +645,7 @@ def test_deidentify_drops_ids_and_dates_and_says_so(tmp_path):
         and "See note note-2 of [date] (patient patient-001)." in said
     )
     assert record["pack"]["prediction_time"] is None and record["rationale"]["raw"] is None
+    assert record["verification"]["rationale_sha256"] == rationale_sha256(record["rationale"]) != verification["rationale_sha256"]
     assert record["pack"]["items"][0]["text"] == pack["items"][0]["text"] and record["pack"]["items"][0][
         "obs_id"
     ].startswith("note-2#")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -221,20 +222,55 @@ def test_one_class_or_contradiction_is_an_error_before_training(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_nan_stops_with_its_step_and_keeps_the_last_good_checkpoint(data, tmp_path):
-    noise = jax.random.key(TRAIN.seed, impl="rbg")
+@pytest.fixture(scope="module")
+def stopped(data, tmp_path_factory):
+    """(folder, message) of a run whose loss is NaN in its eighth step, in the second epoch."""
+    folder, noise = tmp_path_factory.mktemp("stopped"), jax.random.key(TRAIN.seed, impl="rbg")
     eighth = np.asarray(jax.random.key_data(jax.random.fold_in(noise, 7)))
 
     def loss(params, batch, key, **settings):
         value, terms = train.selector_loss(params, batch, key, **settings)
         return jnp.where((jax.random.key_data(key) == eighth).all(), jnp.nan, value), terms
 
-    with pytest.raises(TrainingStopped, match="step 8: loss is nan"):
-        fit(*data, MODEL, TRAIN, tmp_path, progress=False, loss=loss)
-    with Checkpoints(tmp_path / "checkpoints" / "last", keep=1) as last:
+    with pytest.raises(TrainingStopped) as stop:
+        fit(*data, MODEL, TRAIN, folder, progress=False, loss=loss)
+    return folder, str(stop.value)
+
+
+def test_nan_stops_with_its_step_and_keeps_the_last_good_checkpoint(stopped):
+    folder, message = stopped
+    assert "step 8: loss is nan" in message
+    with Checkpoints(folder / "checkpoints" / "last", keep=1) as last:
         assert last.steps() == [1] and last.side()["step"] == 5
-    assert [json.loads(line)["epoch"] for line in open(tmp_path / "metrics.jsonl")] == [1]
-    assert not (tmp_path / "result.json").exists()
+    assert [json.loads(line)["epoch"] for line in open(folder / "metrics.jsonl")] == [1]
+    assert not (folder / "result.json").exists()
+
+
+def test_a_diverged_run_says_what_to_do_and_can_be_replaced(data, stopped, tmp_path):
+    wild, calm = dataclasses.replace(TRAIN, lr=1e30, warmup_steps=0), dataclasses.replace(TRAIN, epochs=1)
+    with pytest.raises(TrainingStopped) as stop:  # in the first epoch, before any checkpoint
+        fit(*data, MODEL, wild, tmp_path / "early", progress=False)
+    assert str(tmp_path / "early") in str(stop.value) and "lower train.lr (now 1e+30)" in str(stop.value)
+    assert "--no-resume" not in str(stop.value)
+    assert fit(*data, MODEL, calm, tmp_path / "early", progress=False).epochs == 1  # nothing there that was worth keeping
+
+    folder, message = stopped
+    assert "lower train.lr (now 0.005) and --no-resume, which replaces the run there" in message
+    late = shutil.copytree(folder, tmp_path / "late")
+    with pytest.raises(ValueError, match=r"holds another run; .* replace it \(--no-resume\)"):
+        fit(*data, MODEL, calm, late, progress=False)
+    assert [json.loads(line)["epoch"] for line in open(late / "metrics.jsonl")] == [1]  # it is left alone
+    assert fit(*data, MODEL, calm, late, progress=False, resume=False).epochs == 1
+
+
+def test_a_folder_whose_best_run_is_being_trained_anew_is_not_read(data, tmp_path):
+    one = dataclasses.replace(TRAIN, epochs=1)
+    with pytest.raises(ValueError, match="no trained run here"):
+        load_run(tmp_path)
+    fit_runs(*data, MODEL, one, tmp_path, runs=1, progress=False)
+    (tmp_path / "seed_0" / "result.json").unlink()  # as --no-resume leaves it until training ends
+    with pytest.raises(ValueError, match="seed_0: training anew has not ended"):
+        load_run(tmp_path)
 
 
 def test_vanishing_queries_stop_with_the_step(data, tmp_path):
@@ -257,6 +293,9 @@ def test_initial_queries(data):
     q = queries("kmeans")
     np.testing.assert_allclose(np.linalg.norm(q, axis=1), 1, atol=1e-5)
     assert (q[:2] @ packed.x_note.T).mean() != pytest.approx((queries("normal")[:2] @ packed.x_note.T).mean())
+    many = dataclasses.replace(MODEL, n_code=1000), dataclasses.replace(TRAIN, query_init="kmeans")
+    with pytest.raises(ValueError, match="model.n_code: got 1000, expected at most [0-9]+, the code observations"):
+        train.initial_params(packed, rows, *many, jax.random.key(0))
     # held-out patients have no say
     hidden = dataclasses.replace(packed, x_note=packed.x_note.copy())
     hidden.x_note[packed.off_note[rows.max() + 1]:] = 7.0

@@ -1,5 +1,6 @@
 """verify_rationale: ten booleans, what fails a rationale, provenance, direction and numbers; verify_many and summary."""
 import copy
+import json
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from core_jax.records import patient_from_dict, visible
 from core_jax.stats import wilson
 from evigen_jax.evidence import validate_pack
 from evigen_jax.generate import TemplateGenerator
-from evigen_jax.rationale import failed_rationale, parse_rationale
+from evigen_jax.rationale import failed_rationale, parse_rationale, rationale_sha256
 from evigen_jax.verify import stated_direction, summary, validate_verification, verify_many, verify_rationale
 
 TEXTS = {
@@ -304,8 +305,28 @@ def test_summary():
     assert summary([])["s1"] == {"k": 0, "n": 0, "rate": None, "low": None, "high": None}
 
 
+def test_summary_counts_by_the_threshold_that_was_used():
+    p, patient = pack(), visible(record(), CUT)
+    changed = rationale(p)
+    quote(2, "Creatinine rose to 7.4 during the stay")(changed)
+    for threshold, found in ((90.0, 5), (100.0, 4)):
+        checked = verify_many([(changed, patient, p)], threshold=threshold)
+        got = summary(checked)
+        assert checked[0]["threshold"] == threshold and got["thresholds"] == [threshold]
+        assert (got["quotes"]["k"], got["quotes_rapidfuzz"]["k"]) == (found, found)
+
+
+def test_a_verification_names_the_rationale_it_is_of():
+    p, patient = pack(), visible(record(), CUT)
+    one, other = rationale(p), rationale(p)
+    other["reasoning_lens"] += " "
+    hashes = [v["rationale_sha256"] for v in verify_many([(r, patient, p) for r in (one, dict(reversed(one.items())), other, None)])]
+    assert hashes[0] == hashes[1] == rationale_sha256(json.loads(json.dumps(one))) and len(set(hashes)) == 3
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({"schema": "verification/2"}, "schema"), ({"s1": [{"rank": 1}]}, r"s1\[0\]"), ({"factors": [{}]}, r"factors\[0\]"), ({"s1_pass": 1}, "s1_pass"),
+    ({"rationale_sha256": "abc"}, "rationale_sha256"), ({"threshold": 0.0}, "threshold"),
     ({"s1": [{"rank": 1, "check": "judge", "ok": True, "ok_rapidfuzz": True}]}, "check"),
 ])
 def test_validation_names_the_field(change, message):

@@ -1,0 +1,35 @@
+"""A served model by its name on a command line: a folder, a GGUF file, an endpoint. Imports without JAX."""
+from __future__ import annotations
+
+import os
+
+from core_jax.engine.backend import Backend
+
+FORMS = "a Hugging Face folder, a .gguf file, http(s)://host/v1#model, or openai:model"
+
+
+def load_backend(name: str, *, rows: int = 8, concurrency: int = 8) -> Backend:
+    """
+    Args:
+        name: a Hugging Face folder or a .gguf file (served by this process), `http://host:port/v1#model` (an
+            OpenAI-compatible endpoint), or `openai:model` (base URL from the environment; see `openai.Endpoint`).
+        rows: sequences that a local model runs side by side. concurrency: requests under way at an endpoint.
+
+    Raises: ValueError: none of these forms; whatever the checkpoint or the environment lacks.
+    """
+    if name.startswith(("http://", "https://")):
+        from core_jax.engine.openai import Endpoint
+
+        url, _, model = name.partition("#")
+        if not model:
+            raise ValueError(f"model {name!r}: expected the model's name after a #, as in http://127.0.0.1:8000/v1#name")
+        return Endpoint.connect(model, base_url=url, concurrency=concurrency)
+    if name.startswith("openai:"):
+        from core_jax.engine.openai import Endpoint
+
+        return Endpoint.connect(name.removeprefix("openai:"), concurrency=concurrency)
+    if not os.path.exists(name):
+        raise ValueError(f"model {name!r}: no such file or folder; expected {FORMS}")
+    from core_jax.engine.local import Local
+
+    return Local.load(name, rows=rows)
