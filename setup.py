@@ -11,6 +11,7 @@ INSTALL = [
     "safetensors>=0.6",
     "gguf>=0.17",
     "llguidance>=1.9,<2",
+    "grain>=0.2.18,<0.3",
     "rapidfuzz>=3.9",
     "numpy>=2.1,<3",
     "tensorstore>=0.1.84",

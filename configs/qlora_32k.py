@@ -22,4 +22,5 @@ def get_config() -> Recipe:
         base=BaseConfig(path="Llama-3.1-8B-Instruct", quantise="nf4"),
         data=DataConfig(train="train.jsonl", val="val.jsonl", too_long="cut"),
         lora=LoraConfig(ATTENTION, rank=16, alpha=32.0, dropout=0.05),
-        train=TuneConfig(lr=1.2e-4, batch=64, length=32768, rows=1, epochs=2, warmup_steps=100, eval_every=100, remat="full"))
+        train=TuneConfig(lr=1.2e-4, batch=64, length=32768, rows=1, epochs=2, warmup_steps=100, eval_every=100,
+                         remat="full"))

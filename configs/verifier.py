@@ -25,5 +25,5 @@ def get_config() -> Recipe:
         base=BaseConfig(path="Llama-3.1-8B-Instruct", new_tokens=NEW_TOKENS),
         data=DataConfig(train="train.jsonl", val="val.jsonl", too_long="skip"),
         lora=LoraConfig(ATTENTION, rank=16, alpha=32.0, dropout=0.05, tables=("embed/token", "head")),
-        train=TuneConfig(lr=1.2e-4, batch=64, length=2048, rows=8, epochs=2, warmup_steps=100, eval_every=500, patience=3,
-                         remat="projections"))
+        train=TuneConfig(lr=1.2e-4, batch=64, length=2048, rows=8, epochs=2, warmup_steps=100, eval_every=500,
+                         patience=3, remat="projections"))

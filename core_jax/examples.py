@@ -13,6 +13,7 @@ end to end after the tokenizer's first token. Imports without jax.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -96,7 +97,8 @@ def _tokens(row: Any, tokenizer: Tokenizer) -> list[Token]:
         if set(row) == {"messages"}:
             return _chat(row["messages"], tokenizer)
         if set(row) == {"pieces"} and isinstance(row["pieces"], list):
-            return [*_start(tokenizer), *(t for i, p in enumerate(row["pieces"]) for t in _piece(p, f"pieces[{i}]", tokenizer))]
+            pieces = [_piece(p, f"pieces[{i}]", tokenizer) for i, p in enumerate(row["pieces"])]
+            return [*_start(tokenizer), *itertools.chain(*pieces)]
     fields = sorted(row) if isinstance(row, Mapping) else type(row).__name__
     raise ValueError(f"got {fields}, expected prompt and completion, or messages, or pieces")
 

@@ -40,7 +40,7 @@ from core_jax.cross_entropy import cross_entropy
 from core_jax.lora import LoraConfig
 from core_jax.models import cost, decoder
 from core_jax.models.config import DecoderConfig
-from core_jax.packing import Example, Packed, order, pack, plan
+from core_jax.packing import Example, order, pack
 from core_jax.records import atomic_write
 from core_jax.train import AccumulatedStep, MetricsLog, adamw, fetch, new_state, warmup_cosine
 
@@ -124,7 +124,8 @@ def loss_sum(
     """
     dense, overlay = lora.bind(config, trained, quant.dense(decoder.dense), key=key)
     params = lora.with_tables(config, base, trained)
-    hidden = decoder.forward(model, params, batch["ids"], segments=batch["segments"], dense=dense, overlay=overlay, remat=remat)
+    hidden = decoder.forward(model, params, batch["ids"], segments=batch["segments"], dense=dense, overlay=overlay,
+                             remat=remat)
     path = "embed/token" if model.tie_embeddings else "head"
     head = lora.leaf(params, path)
     new = {"rows": head.rows, "ids": head.ids} if isinstance(head, lora.Table) else {}
@@ -163,7 +164,8 @@ def useful_flops(model: DecoderConfig, config: LoraConfig, lengths: Sequence[int
     adapters = sum(math.prod(s.shape) for _, s in P.leaves(lora.spec(config, decoder.spec(model))["lora"]))
     tokens = sum(lengths)
     attention = sum(cost.prefill_flops(model, n) - 2 * cost.matmul_weights(model) * n - head for n in lengths)
-    return (4 * cost.matmul_weights(model) + 6 * adapters) * tokens + 3 * attention + (3 if trained_head else 2) * head * loss_tokens
+    layers = (4 * cost.matmul_weights(model) + 6 * adapters) * tokens + 3 * attention
+    return layers + (3 if trained_head else 2) * head * loss_tokens
 
 
 @functools.lru_cache(maxsize=2)
@@ -242,7 +244,8 @@ def fit(
         raise ValueError("train: got no examples")
     for name, examples in (("train", train), ("val", val)):
         if long := [i for i, e in enumerate(examples) if len(e) > tune.length]:
-            raise ValueError(f"{name}: example {long[0]}: got {len(examples[long[0]])} tokens, expected at most {tune.length}")
+            raise ValueError(f"{name}: example {long[0]}: got {len(examples[long[0]])} tokens, expected at most "
+                             f"{tune.length}")
     spec = decoder.spec(model)
     if trained is None:
         trained = lora.init(config, spec, base, jax.random.key(tune.seed))
@@ -262,7 +265,8 @@ def fit(
     batches = order(len(train), tune.batch, tune.epochs, tune.seed)
     optimizer = adamw(warmup_cosine(tune.lr, tune.warmup_steps, total), weight_decay=tune.weight_decay,
                       decays=lambda path: path.startswith("lora."), first_moment=tune.first_moment)
-    step = AccumulatedStep(functools.partial(loss_sum, model=model, config=config, remat=tune.remat), optimizer, clip=tune.clip)
+    loss = functools.partial(loss_sum, model=model, config=config, remat=tune.remat)
+    step = AccumulatedStep(loss, optimizer, clip=tune.clip)
     state = new_state(trained, optimizer)
     if mesh is not None:
         state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
@@ -290,6 +294,7 @@ def fit(
                 began = time.perf_counter()
                 chosen = [train[i] for i in batches[update - 1]]
                 packed = pack(chosen, tune.length)
+                slots = tune.length * tune.rows * math.ceil(len(packed.ids) / tune.rows)
                 state, out = step(state, base, noise, map(put, packed.blocks(tune.rows)))
                 got = fetch([out], update)[0]
                 seconds = time.perf_counter() - began
@@ -298,7 +303,7 @@ def fit(
                     "update": update, "epoch": (update - 1) // per_epoch + 1, "loss": got["loss"],
                     "grad_norm": got["grad_norm"], "lr": float(schedule(update - 1)), "examples": len(chosen),
                     "tokens": int(got["tokens"]), "loss_tokens": int(got["loss_tokens"]),
-                    "fill": round(packed.tokens / (tune.length * tune.rows * math.ceil(len(packed.ids) / tune.rows)), 4),
+                    "fill": round(packed.tokens / slots, 4),
                     "seconds": round(seconds, 3), "tokens_per_s": round(got["tokens"] / seconds, 1),
                     "mfu": round(flops / seconds / peak, 4), "peak_bytes": peak_bytes(),
                 }
@@ -308,8 +313,8 @@ def fit(
                     better = seen["best"] is None or row["val_loss"] < seen["best"]
                     seen = {"best": row["val_loss"], "best_update": update, "looks": 0} if better else \
                         seen | {"looks": seen["looks"] + 1}
-                    if better:
-                        best.save(update, state.params, record | {"update": update}, wait=True)  # before `last` names it
+                    if better:  # complete before `last` names it
+                        best.save(update, state.params, record | {"update": update}, wait=True)
                 log.append(row)
                 bar.update()
                 bar.set_postfix(loss=f"{row['loss']:.4f}", **({"val": f"{row['val_loss']:.4f}"} if looks else {}))
@@ -328,7 +333,8 @@ def fit(
     if not interrupted:
         lora.write_peft(os.path.join(out_dir, "adapter"), config, host, decoder.hf_sources(model), base=base_name)
         with atomic_write(os.path.join(out_dir, "result.json")) as f:
-            json.dump({k: v for k, v in vars(result).items() if k not in ("trained", "out_dir", "interrupted")}, f, indent=2)
+            kept_not = ("trained", "out_dir", "interrupted")
+            json.dump({k: v for k, v in vars(result).items() if k not in kept_not}, f, indent=2)
     return result
 
 
@@ -369,12 +375,13 @@ def _open(out_dir: str, record: dict[str, Any], resume: bool, model: DecoderConf
         other = [k for k in sorted(record.keys() | there.keys()) if k not in skip and record.get(k) != there.get(k)]
         begun = os.path.exists(os.path.join(out_dir, "metrics.jsonl"))
         if other and begun:
-            raise ValueError(f"{path}: {other[0]}: got {there.get(other[0])}, expected {record.get(other[0])}; another run is "
-                             f"in this folder, choose another one or do not resume")
+            raise ValueError(f"{path}: {other[0]}: got {there.get(other[0])}, expected {record.get(other[0])}; another "
+                             f"run is in this folder, choose another one or do not resume")
         if not other and os.path.exists(ended := os.path.join(out_dir, "result.json")):
             with open(ended, encoding="utf-8") as f:
                 made = json.load(f)
-            trained = lora.read_peft(os.path.join(out_dir, "adapter"), decoder.spec(model), decoder.hf_sources(model))[1]
+            adapter = os.path.join(out_dir, "adapter")
+            trained = lora.read_peft(adapter, decoder.spec(model), decoder.hf_sources(model))[1]
             return TuneResult(jax.tree.map(np.asarray, trained), interrupted=False, out_dir=out_dir, **made)
         if not other:
             return None

@@ -322,7 +322,8 @@ _PREFIX = "base_model.model."
 # fields of adapter_config.json that say nothing about what is computed, or only in company of one that is refused
 _DESCRIPTIVE = frozenset({
     "auto_mapping", "base_model_name_or_path", "inference_mode", "init_lora_weights", "layers_pattern",
-    "megatron_core", "peft_version", "qalora_group_size", "revision", "task_type", "ensure_weight_tying", "loftq_config",
+    "megatron_core", "peft_version", "qalora_group_size", "revision", "task_type", "ensure_weight_tying",
+    "loftq_config",
 })
 _READ = frozenset({
     "peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "modules_to_save",

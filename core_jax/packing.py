@@ -24,7 +24,7 @@ class Example:
     def __post_init__(self):
         for name, kind in (("ids", np.int32), ("targets", np.int32), ("weights", np.float32)):
             object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
-        if not self.ids.ndim == 1 or not self.ids.shape == self.targets.shape == self.weights.shape or not self.ids.size:
+        if self.ids.ndim != 1 or not self.ids.size or not self.ids.shape == self.targets.shape == self.weights.shape:
             raise ValueError(f"example: got shapes {self.ids.shape}, {self.targets.shape}, {self.weights.shape}, "
                              f"expected one length above 0")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):

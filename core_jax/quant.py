@@ -56,7 +56,8 @@ def _dynamic_map() -> np.ndarray:
 DYNAMIC_MAP = _dynamic_map()
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("codes", "maxima", "group_maxima", "offset"), meta_fields=())
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("codes", "maxima", "group_maxima", "offset"), meta_fields=())
 @dataclasses.dataclass(frozen=True)
 class NF4:
     """Stacked matrices; a slice along L, as a scan takes it, is one matrix.

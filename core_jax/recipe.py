@@ -70,7 +70,7 @@ class Recipe:
 
 def _tiny() -> tuple[DecoderConfig, Tokenizer]:
     """A model of 0.4 million parameters over bytes; its added tokens are SmolLM2's."""
-    names = ["<|endoftext|>", "<jupyter_start>", "<jupyter_text>", "<jupyter_code>", "<jupyter_output>", "<jupyter_script>"]
+    names = ["<|endoftext|>", *(f"<jupyter_{name}>" for name in ("start", "text", "code", "output", "script"))]
     vocabulary = {CHARACTER[b]: b for b in range(256)} | {name: 256 + i for i, name in enumerate(names)}
     added = [{"id": vocabulary[n], "content": n, "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for n in names]
@@ -83,7 +83,8 @@ def _tiny() -> tuple[DecoderConfig, Tokenizer]:
         where="tiny", special_names={"eos_token": names[0]})
     config = DecoderConfig(
         family="llama", vocab_size=264, hidden_size=128, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=32,
-        intermediate_size=256, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=False, rope=Default(1e4), max_positions=1024)
+        intermediate_size=256, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=False, rope=Default(1e4),
+        max_positions=1024)
     return config, tokenizer
 
 
@@ -152,7 +153,8 @@ def open_data(recipe: Recipe, tokenizer: Tokenizer, folder: str | os.PathLike) -
                 raise ValueError(f"data.{split}: got {path!r}, expected exercise:KIND:COUNT:SEED ({e})") from None
             path = os.path.join(os.fspath(folder), f"{split}.jsonl")
             write_jsonl(path, rows)
-        out[split] = None if path is None else examples.read(path, tokenizer, recipe.train.length, too_long=recipe.data.too_long)
+        out[split] = None if path is None else examples.read(
+            path, tokenizer, recipe.train.length, too_long=recipe.data.too_long)
     return out
 
 
@@ -175,16 +177,19 @@ def plan(recipe: Recipe, folder: str | os.PathLike) -> dict[str, Any]:
     trained, train = lora.spec(config, spec), data["train"].examples
     first = [train[i] for i in order(len(train), recipe.train.batch, recipe.train.epochs, recipe.train.seed)[0]]
     rows = len(pack(first, recipe.train.length).ids)
+    counts = {split: None if d is None else {
+        "read": d.read, "kept": len(d.examples), "skipped": d.skipped, "cut": d.cut, "tokens": d.tokens}
+        for split, d in data.items()}
+    counting = sum(int((e.weights > 0).sum()) for e in first)
     moments = 4 + (2 if recipe.train.first_moment == "bfloat16" else 4)
     return {
         "recipe": dataclasses.asdict(dataclasses.replace(recipe, lora=config)),
         "base_parameters": P.count(spec), "base_bytes": quant.nbytes(abstract),
         "trained_parameters": P.count(trained), "trained_bytes": P.count(trained) * (8 + moments),
-        "examples": {k: None if d is None else {"read": d.read, "kept": len(d.examples), "skipped": d.skipped, "cut": d.cut,
-                                                "tokens": d.tokens} for k, d in data.items()},
+        "examples": counts,
         "updates": updates_in(len(train), recipe.train), "rows_of_first_update": rows,
         "batches_of_first_update": math.ceil(rows / recipe.train.rows),
-        "flops_of_first_update": useful_flops(model, config, [len(e) for e in first], sum(int((e.weights > 0).sum()) for e in first)),
+        "flops_of_first_update": useful_flops(model, config, [len(e) for e in first], counting),
         "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
     }
 
@@ -196,9 +201,10 @@ def run(recipe: Recipe, out_dir: str | os.PathLike, **options: Any) -> TuneResul
     config, data = adapters(recipe, tokenizer), open_data(recipe, tokenizer, out_dir)
     mesh = recipe.mesh.build() if jax.device_count() > 1 else None
     if mesh is not None and recipe.train.rows % mesh.shape["data"]:
-        raise ValueError(f"train.rows: got {recipe.train.rows}, expected a multiple of the {mesh.shape['data']} devices of axis data")
+        raise ValueError(f"train.rows: got {recipe.train.rows}, expected a multiple of the {mesh.shape['data']} devices "
+                         f"of axis data")
     val: list[Example] = data["val"].examples if data["val"] else []
     counts = {k: None if d is None else {"read": d.read, "skipped": d.skipped, "cut": d.cut} for k, d in data.items()}
-    return fit(model, open_base(recipe.base, mesh), config, data["train"].examples, val, recipe.train, out_dir, mesh=mesh,
-               info={"base": dataclasses.asdict(recipe.base), "data": dataclasses.asdict(recipe.data), "rows": counts},
-               base_name=recipe.base.path, **options)
+    info = {"base": dataclasses.asdict(recipe.base), "data": dataclasses.asdict(recipe.data), "rows": counts}
+    return fit(model, open_base(recipe.base, mesh), config, data["train"].examples, val, recipe.train, out_dir,
+               mesh=mesh, info=info, base_name=recipe.base.path, **options)

@@ -102,6 +102,7 @@ class AccumulatedStep:
     def __init__(self, loss: Callable, optimizer: optax.GradientTransformation, *, clip: float | None = None):
         self.traces = 0
         self._loss, self._optimizer, self._clip = loss, optimizer, clip
+        self._sums_like: PyTree | None = None
         self._add = jax.jit(self._sums, donate_argnums=0)
         self._apply = jax.jit(self._update, donate_argnums=0)
 
@@ -109,18 +110,19 @@ class AccumulatedStep:
         total = None
         for i, batch in enumerate(batches):
             if total is None:
-                total = self.zeros(state.params, frozen, batch)
+                total = self._zeros(state.params, frozen, batch)
             total = self._add(total, state.params, frozen, batch, key, state.step, jnp.int32(i))
         if total is None:
             raise ValueError("got no batches, expected at least one")
         return self._apply(state, total)
 
-    def zeros(self, params: PyTree, frozen: PyTree, batch: PyTree) -> PyTree:
+    def _zeros(self, params: PyTree, frozen: PyTree, batch: PyTree) -> PyTree:
         """What the sums start from: (gradient, {"loss" and the loss's own})."""
-        key = jax.eval_shape(jax.random.key, 0)
-        loss, metrics = jax.eval_shape(self._loss, params, frozen, batch, key)
-        return (jax.tree.map(jnp.zeros_like, params),
-                {name: jnp.zeros(x.shape, x.dtype) for name, x in (metrics | {"loss": loss}).items()})
+        if self._sums_like is None:
+            key = jax.eval_shape(jax.random.key, 0)
+            loss, metrics = jax.eval_shape(self._loss, params, frozen, batch, key)
+            self._sums_like = metrics | {"loss": loss}
+        return jax.tree.map(jnp.zeros_like, params), {k: jnp.zeros(x.shape, x.dtype) for k, x in self._sums_like.items()}
 
     def _sums(self, total, params, frozen, batch, key, step, i):
         self.traces += 1  # runs while tracing only
@@ -182,7 +184,8 @@ def by_path(params: PyTree, label: Callable[[str], Any]) -> PyTree:
 
 
 def adamw(lr: float | optax.Schedule, *, weight_decay: float, decays: Callable[[str], bool],
-          frozen: Callable[[str], bool] = lambda path: False, first_moment: str | None = None) -> optax.GradientTransformation:
+          frozen: Callable[[str], bool] = lambda path: False, first_moment: str | None = None,
+          ) -> optax.GradientTransformation:
     """AdamW (b1 .9, b2 .999, eps 1e-8); decoupled decay on paths where `decays`, no update (nor moments) where `frozen`.
 
     first_moment: its dtype (default: the parameter's).

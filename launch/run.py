@@ -2,8 +2,8 @@
 """Fine-tune by a recipe: adapters over a base, as a file of configs/ says.
 
     python launch/run.py --config=configs/verifier_smoke.py --out=runs/verifier_smoke
-    python launch/run.py --config=configs/verifier.py --set=base.path=Llama-3.1-8B-Instruct --set=data.train=train.jsonl \
-        --out=runs/verifier --dry_run
+    python launch/run.py --config=configs/verifier.py --set=base.path=Llama-3.1-8B-Instruct \
+        --set=data.train=train.jsonl --out=runs/verifier --dry_run
 
 The same command goes on with a run that was killed or terminated. Prints the result as JSON. Exit codes: 2 for bad
 input, 143 where SIGTERM ended it (what was learnt is saved).
@@ -53,8 +53,8 @@ def main(argv: list[str]) -> int:
 def _say(row: dict) -> None:
     if not sys.stderr.isatty():
         val = f"  val {row['val_loss']:.4f}" if "val_loss" in row else ""
-        print(f"update {row['update']}  loss {row['loss']:.4f}{val}  {row['tokens_per_s']:.0f} tokens/s  mfu {row['mfu']:.1%}",
-              file=sys.stderr, flush=True)
+        speed = f"{row['tokens_per_s']:.0f} tokens/s  mfu {row['mfu']:.1%}"
+        print(f"update {row['update']}  loss {row['loss']:.4f}{val}  {speed}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ For who writes a lark grammar or a regex:
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -43,37 +44,54 @@ class Matcher:
 
     def __init__(self, state: Any, vocabulary: _Vocabulary, where: str):
         self._state, self._vocabulary, self._where = state, vocabulary, where
+        self._mask: np.ndarray | None = None  # of this place, where it is known
+        self._due = 0  # forced tokens that were not taken yet
 
     def mask(self) -> np.ndarray:
         """uint32 [ceil(vocab_size / 32)]: bit `v % 32` of word `v // 32` is set where token v may come next.
 
         The stop tokens are set where the text may end here. Where the text is complete (`done`), they alone are. Other
         control tokens never are, even where the grammar spells one out.
-        Raises: ValueError: the grammar is too ambiguous to be followed within llguidance's limits, or asks for a
-            control token.
+        Raises: ValueError as `forced`, for who does not call that after each token of its own.
         """
-        given = np.frombuffer(self._state.compute_bitmask(), np.uint32)[: len(self._vocabulary.plain)]
-        self._check()
-        words = given & self._vocabulary.plain
-        if self._state.is_accepting():
-            words |= given & self._vocabulary.stops
-        if not words.any():
-            raise ValueError(f"{self._where}: goes on with a control token, which is no text")
-        return words
+        if self._mask is None:
+            given = np.frombuffer(self._state.compute_bitmask(), np.uint32)[: len(self._vocabulary.plain)]
+            self._check()
+            words = given & self._vocabulary.plain
+            if self._state.is_accepting():
+                words |= given & self._vocabulary.stops
+            if not words.any():
+                raise ValueError(f"{self._where}: goes on with a control token, which is no text")
+            self._mask = words
+        return self._mask
 
     def advance(self, token: int) -> None:
-        """Takes the token that was chosen. Raises: ValueError: the grammar does not allow it."""
+        """Takes the token that was chosen. Raises: ValueError: the grammar does not allow it; as `forced`."""
+        self._mask = None
         if not self._state.consume_token(int(token)):
             why = _first_line(self._state.get_error())
             raise ValueError(f"{self._where}: token {token} is not allowed here: {why}")
+        if self._due:
+            self._due -= 1
+            if not self._due and not self.done:
+                self.mask()
 
     def forced(self) -> tuple[int, ...]:
-        """Tokens that must follow, in the tokenizer's own spelling; may be none. They are taken with `advance`."""
+        """Tokens that must follow, in the tokenizer's own spelling; may be none. They are taken with `advance`.
+
+        Raises: ValueError: the text cannot go on from here: the grammar is too ambiguous to be followed within
+            llguidance's limits, or asks for a control token.
+        """
         if self._state.is_stopped():
             return ()
         tokens = tuple(self._state.compute_ff_tokens())
         self._check()
-        return () if self._vocabulary.control.intersection(tokens) else tokens
+        if self._vocabulary.control.intersection(tokens):
+            tokens = tuple(itertools.takewhile(lambda t: t not in self._vocabulary.control, tokens))
+        self._due = len(tokens)
+        if not tokens:
+            self.mask()
+        return tokens
 
     @property
     def accepting(self) -> bool:
@@ -154,10 +172,7 @@ class Grammars:
     def _build(self, grammar: Grammar) -> Any:
         source = _source(grammar, self._library.LLMatcher)
         state = self._library.LLMatcher(self._reader, source, log_level=0, limits=self._limits)
-        if not state.is_error():
-            state.compute_bitmask()  # also finds a grammar without any text
-        if state.is_error():
-            raise ValueError(f"{_where(grammar)}: {_first_line(state.get_error())}")
+        Matcher(state, self._vocabulary, _where(grammar)).mask()
         if state.is_stopped():
             raise ValueError(f"{_where(grammar)}: allows no text at all")
         return state

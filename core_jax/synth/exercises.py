@@ -1,4 +1,4 @@
-"""Small made-up training rows of three kinds, for smoke runs: core_jax/examples.py reads them, a tiny model learns them.
+"""Small made-up training rows of three kinds, for smoke runs: examples.py reads them, a tiny model learns them.
 
 They show that a recipe runs and lowers its loss, nothing more; real rows come from patients' records.
 """

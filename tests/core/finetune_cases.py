@@ -1,4 +1,4 @@
-"""A decoder of a few thousand parameters and examples that it can learn; `python finetune_cases.py OUT` trains on them."""
+"""A decoder of a few thousand parameters and examples that it learns; `python finetune_cases.py OUT` trains it."""
 from __future__ import annotations
 
 import numpy as np

@@ -33,7 +33,8 @@ def test_value_and_gradient(block, new, train_head):
     rows = jnp.asarray(np.random.default_rng(1).normal(size=(3, D)), jnp.float32) if new else None
 
     def ours(hidden, head, rows):
-        return 1.7 * cross_entropy(hidden, head, targets, weights, rows=rows, ids=ids, train_head=train_head, block_tokens=block)
+        return 1.7 * cross_entropy(hidden, head, targets, weights, rows=rows, ids=ids, train_head=train_head,
+                                   block_tokens=block)
 
     def exact(hidden, head, rows):
         return 1.7 * plain(hidden, head, rows, ids, targets, weights)
@@ -86,7 +87,8 @@ def test_large_logits_stay_finite():
 def test_sharded_rows():
     from core_jax.mesh import MeshSpec
     mesh = MeshSpec(4, 2).build()
-    hidden, head, targets, weights = (jnp.tile(x, (4, *[1] * (x.ndim - 1)))[:8] if x.shape[0] == B else x for x in draw())
+    hidden, head, targets, weights = draw()
+    hidden, targets, weights = (jnp.concatenate([x] * 4)[:8] for x in (hidden, targets, weights))
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     width = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "tensor"))
     place = jax.device_put

@@ -1,4 +1,4 @@
-"""core_jax/finetune.py: an update is that of its examples, runs resume to the bit, the best is kept, folders are ours."""
+"""core_jax/finetune.py: an update is that of its examples, runs resume to the bit, the best is kept."""
 import dataclasses
 import functools
 import json
@@ -25,8 +25,9 @@ from core_jax.train import AccumulatedStep, MetricsLog, TrainingStopped, new_sta
 @pytest.fixture(scope="module", autouse=True)
 def quick_compiles(tmp_path_factory):
     """No LLVM optimiser, and a program is compiled once for all tests: the same runs are begun again and again here."""
-    settings = {"jax_disable_most_optimizations": True, "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-                "jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
+    settings = {
+        "jax_disable_most_optimizations": True, "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
     before = {name: jax.config.values[name] for name in settings}
     for name, value in settings.items():
         jax.config.update(name, value)
@@ -36,7 +37,8 @@ def quick_compiles(tmp_path_factory):
 
 
 def rows(folder) -> list[dict]:
-    return [{k: v for k, v in r.items() if k not in MACHINE_FIELDS} for r in MetricsLog(folder / "metrics.jsonl").rows()]
+    log = MetricsLog(folder / "metrics.jsonl")
+    return [{k: v for k, v in row.items() if k not in MACHINE_FIELDS} for row in log.rows()]
 
 
 def same(a, b):
@@ -73,7 +75,7 @@ def one_update(params, packed, rows_at_once, *, mesh=None):
     blocks = list(packed.blocks(rows_at_once))
     if mesh is not None:
         spread, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*x)) for x in (("data",), ()))
-        blocks, params, state = jax.device_put(blocks, spread), jax.device_put(params, whole), jax.device_put(state, whole)
+        blocks, (params, state) = jax.device_put(blocks, spread), jax.device_put((params, state), whole)
     state, out = step(state, params, jax.random.key(0), blocks)
     assert step.traces == 1
     return jax.device_get((state.params, out))
@@ -115,13 +117,13 @@ def test_embedding_gradient_under_sharding_is_add_at(params):
     def loss(trained, base, block):
         return loss_sum(trained, base, block, None, model=C.MODEL, config=config)[0]
 
-    got = jax.jit(jax.grad(loss))(place(trained, None, "tensor"), place(params), place(block, "data"))["tables"]["embed/token"]
+    got = jax.jit(jax.grad(loss))(place(trained, None, "tensor"), place(params), place(block, "data"))
+    got = got["tables"]["embed/token"]
 
     def of_hidden(x):
-        def attend(*args):
-            return decoder._attend_grid(*args, segments=jnp.asarray(block["segments"]))
-
-        y, _ = decoder.run_layers(C.MODEL, params, x, decoder._positions(jnp.asarray(block["segments"])).reshape(-1), attend, ())
+        segments = jnp.asarray(block["segments"])
+        attend, positions = functools.partial(decoder._attend_grid, segments=segments), decoder._positions(segments)
+        y, _ = decoder.run_layers(C.MODEL, params, x, positions.reshape(-1), attend, ())
         y = decoder.rms_norm(y, params["norm"], C.MODEL.rms_norm_eps)
         logp = jax.nn.log_softmax(decoder.logits(C.MODEL, params, y))
         picked = jnp.take_along_axis(logp, block["targets"].reshape(-1, 1), axis=1)[:, 0]
@@ -139,7 +141,8 @@ def test_clipping():
         return jnp.vdot(p, batch), {"weight": jnp.float32(2)}
 
     step = AccumulatedStep(loss, optax.sgd(1.0), clip=1.0)
-    state, out = step(new_state(jnp.zeros(2), optax.sgd(1.0)), None, jax.random.key(0), [jnp.array([6.0, 0]), jnp.array([0, 8.0])])
+    batches = [jnp.array([6.0, 0]), jnp.array([0, 8.0])]
+    state, out = step(new_state(jnp.zeros(2), optax.sgd(1.0)), None, jax.random.key(0), batches)
     np.testing.assert_allclose(out["grad_norm"], 2.5)  # (6, 8) over a weight of 4
     np.testing.assert_allclose(state.params, [-0.6, -0.8], rtol=1e-6)
     with pytest.raises(ValueError, match="no batches"):
@@ -161,9 +164,9 @@ def test_flops():
     attention = 2 * 2 * 4 * 8 * 10 * 11
     adapter = 2 * (32 + 32)
     assert useful_flops(model, config, [10], 0) == (4 * n + 6 * adapter) * 10 + 3 * attention
-    assert useful_flops(model, config, [10], 2) - useful_flops(model, config, [10], 0) == 2 * 2 * 32 * 40 * 2
-    assert useful_flops(model, dataclasses.replace(config, tables=("head",)), [10], 2) - useful_flops(model, config, [10], 0) \
-        == 3 * 2 * 32 * 40 * 2
+    without = useful_flops(model, config, [10], 0)
+    assert useful_flops(model, config, [10], 2) - without == 2 * 2 * 32 * 40 * 2
+    assert useful_flops(model, dataclasses.replace(config, tables=("head",)), [10], 2) - without == 3 * 2 * 32 * 40 * 2
 
 
 # ---- a run ----------------------------------------------------------------------------------------------------
@@ -229,7 +232,8 @@ def test_sigterm_saves_and_ends(whole, tmp_path):
 
 @pytest.mark.slow
 def test_sigkill_of_a_process(whole, tmp_path, repository):
-    env = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": os.pathsep.join(map(str, (repository, repository / "kernels", repository / "tests/core")))}
+    path = os.pathsep.join(str(repository / folder) for folder in (".", "kernels", "tests/core"))
+    env = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": path}
     command = [sys.executable, str(repository / "tests/core/finetune_cases.py"), str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     for line in process.stdout:
@@ -245,8 +249,8 @@ def test_sigkill_of_a_process(whole, tmp_path, repository):
 
 def test_other_runs_are_not_gone_on_with(whole, tmp_path):
     with pytest.raises(ValueError, match="config.json: train: got .* another run is in this folder"):
-        fit(C.MODEL, C.base(), C.CONFIG, C.examples(26, 0), C.examples(8, 1), dataclasses.replace(C.TUNE, lr=1.0), whole[1],
-            progress=False)
+        fit(C.MODEL, C.base(), C.CONFIG, C.examples(26, 0), C.examples(8, 1), dataclasses.replace(C.TUNE, lr=1.0),
+            whole[1], progress=False)
     other = C.base()
     other["norm"] = other["norm"] * 1.0000002
     with pytest.raises(ValueError, match="base_sha256"):
@@ -258,17 +262,19 @@ def test_other_runs_are_not_gone_on_with(whole, tmp_path):
 def test_patience_and_the_best(tmp_path):
     """Trained on the contrary of what validates, the first look is the best, and patience ends the run."""
     tune = dataclasses.replace(C.TUNE, eval_every=1, patience=2, epochs=10)
-    turned = [dataclasses.replace(e, targets=np.where(e.weights > 0, 77 - e.targets, e.targets)) for e in C.examples(8, 1)]
+    turned = [dataclasses.replace(e, targets=np.where(e.weights > 0, 77 - e.targets, e.targets))
+              for e in C.examples(8, 1)]
     result = fit(C.MODEL, C.base(), C.CONFIG, C.examples(26, 0), turned, tune, tmp_path, progress=False)
     losses = [r["val_loss"] for r in rows(tmp_path)]
-    assert result.stopped_early and len(losses) == result.best_update + 2 and min(losses) == losses[result.best_update - 1]
+    assert result.stopped_early and len(losses) == result.best_update + 2
+    assert min(losses) == losses[result.best_update - 1]
     _, trained = lora.read_peft(tmp_path / "adapter", C.SPEC, decoder.hf_sources(C.MODEL))
     same(trained, result.trained)
 
 
 def test_quantised_base_and_no_validation(tmp_path):
     model = dataclasses.replace(C.MODEL, hidden_size=64, head_dim=16, intermediate_size=64)
-    base = quant.quantise(jax.tree.map(jnp.asarray, _init(model)), "nf4", ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"))
+    base = quant.quantise(_init(model), "nf4", ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"))
     tune = dataclasses.replace(C.TUNE, lr=5e-3, first_moment="bfloat16")
     result = fit(model, base, C.CONFIG, C.examples(26, 0), [], tune, tmp_path, progress=False)
     history = rows(tmp_path)
@@ -286,4 +292,5 @@ def test_bad_loss_is_named(tmp_path):
     with pytest.raises(TrainingStopped, match="step 1: loss is nan"):
         fit(C.MODEL, base, C.CONFIG, C.examples(8, 0), [], C.TUNE, tmp_path, progress=False)
     with pytest.raises(ValueError, match="train: example 1: got 30 tokens, expected at most 24"):
-        fit(C.MODEL, base, C.CONFIG, [*C.examples(1, 0), Example.causal(range(30), [3])], [], C.TUNE, tmp_path, progress=False)
+        long = Example.causal(range(30), [3])
+        fit(C.MODEL, base, C.CONFIG, [*C.examples(1, 0), long], [], C.TUNE, tmp_path, progress=False)

@@ -142,7 +142,7 @@ def test_forced_tokens_are_the_tokenizers_own_spelling(grammars, tokenizer):
     for token in forced:  # each is also in the mask of its place
         assert token in allowed(matcher.mask())
         matcher.advance(token)
-    assert not matcher.done and not matcher.accepting
+    assert not matcher.done and not matcher.accepting and not matcher.forced()
 
 
 def test_forced_tokens_change_no_answer(grammars, tokenizer):
@@ -177,13 +177,21 @@ def test_a_token_outside_the_mask_is_an_error(grammars, tokenizer):
 
 
 def test_control_tokens_are_no_text(grammars, tokenizer):
-    """A grammar that spells one out, the stop token too, gets an error and never the token; in free text none is."""
+    """A grammar that spells one out, the stop token too, is refused where it gets there; free text has none."""
     for name in ("<|start|>", "<|end|>"):
-        matcher = grammars.matcher(Grammar("regex", "a" + name.replace("|", r"\|")))
-        matcher.advance(tokenizer.tokenize("a")[0])
-        assert matcher.forced() == ()
+        spelled = name.replace("|", r"\|")
         with pytest.raises(ValueError, match="control token"):
-            matcher.mask()
+            grammars.matcher(Grammar("regex", spelled))
+        chosen = grammars.matcher(Grammar("regex", "(a|b)" + spelled))
+        chosen.forced()
+        chosen.advance(tokenizer.tokenize("a")[0])
+        with pytest.raises(ValueError, match="control token"):
+            chosen.forced()
+        led = grammars.matcher(Grammar("regex", f"(a|bab ({spelled}))"))
+        led.advance(tokenizer.tokenize("b")[0])
+        with pytest.raises(ValueError, match="control token"):
+            for token in led.forced():
+                led.advance(token)
     free = grammars.matcher(Grammar("regex", r"(.|\n){5,50}"))
     assert not {tokenizer.added_tokens[n][0] for n in ("<|start|>", "<|end|>")} & set(allowed(free.mask()))
 

@@ -120,7 +120,8 @@ def test_dropout(params):
 # ---- several adapters by token --------------------------------------------------------------------------------
 
 def test_slots_equal_single_adapters(params):
-    configs = [LoraConfig(ATTENTION, rank=4, alpha=6.0), LoraConfig(ALL, rank=2, alpha=2.0), LoraConfig(("layers/w_up",), rank=3)]
+    configs = [LoraConfig(ATTENTION, rank=4, alpha=6.0), LoraConfig(ALL, rank=2, alpha=2.0),
+               LoraConfig(("layers/w_up",), rank=3)]
     trees = [trained(c, seed) for seed, c in enumerate(configs)]
     room = P.init(lora.slots(SPEC, ALL, rank=4, count=4), jax.random.key(0))
     place = jax.jit(lora.put, static_argnames="count")
@@ -140,7 +141,7 @@ def test_slots_equal_single_adapters(params):
         np.testing.assert_allclose(got[row], hidden(params, config, tree, ids=ids)[row], atol=1e-5)
     np.testing.assert_array_equal(got[3], plain(params, ids)[3])
 
-    again = run(place(room, 0, trees[1]["lora"], count=4))  # another tenant, of lower rank, leaves no trace of the first
+    again = run(place(room, 0, trees[1]["lora"], count=4))  # another tenant, of lower rank: no trace of the first
     scaled = dataclasses.replace(configs[1], alpha=configs[0].scale * configs[1].rank)
     np.testing.assert_allclose(again[0], hidden(params, scaled, trees[1], ids=ids)[0], atol=1e-5)
     np.testing.assert_array_equal(again[1:], got[1:])
@@ -243,9 +244,11 @@ def test_folder_round_trip(tmp_path, tables):
     ({"use_dora": True}, "use_dora: got True"), ({"peft_type": "IA3"}, "peft_type: got 'IA3'"),
     ({"rank_pattern": {"q_proj": 4}}, "rank_pattern: got"), ({"bias": "all"}, "bias: got 'all'"),
     ({"layers_to_transform": [0]}, "layers_to_transform: got"), ({"r": "3"}, "r: got '3', expected int"),
-    ({"target_modules": ["c_attn"]}, "target_modules: got 'c_attn'"), ({"target_modules": "all-linear"}, "target_modules: got"),
+    ({"target_modules": ["c_attn"]}, "target_modules: got 'c_attn'"),
+    ({"target_modules": "all-linear"}, "target_modules: got"),
     ({"target_modules": ["q_proj"]}, "unexpected base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"),
-    ({"target_modules": ["q_proj", "down_proj", "k_proj"]}, "missing base_model.model.model.layers.0.self_attn.k_proj.lora_A"),
+    ({"target_modules": ["q_proj", "down_proj", "k_proj"]},
+     "missing base_model.model.model.layers.0.self_attn.k_proj.lora_A"),
     ({"r": 4}, "shape of base_model"), ({"lora_alpha": -1}, "alpha: got -1"),
 ])
 def test_folder_is_read_strictly(tmp_path, change, message):

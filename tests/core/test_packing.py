@@ -80,7 +80,8 @@ def test_neighbours_are_not_seen():
     """Hidden states of a packed example are those it has alone."""
     config = DecoderConfig(
         family="llama", vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=8,
-        intermediate_size=24, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=False, rope=Default(1e4), max_positions=64)
+        intermediate_size=24, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=False, rope=Default(1e4),
+        max_positions=64)
     params = random_weights(decoder.spec(config))
     run = jax.jit(functools.partial(decoder.forward, config), compiler_options={"xla_backend_optimization_level": 0})
     examples = [example(n, n) for n in (3, 9, 4)]
@@ -88,7 +89,8 @@ def test_neighbours_are_not_seen():
     for row, e in zip(alone, examples):
         row[:len(e)] = e.ids
     lengths = np.array([len(e) for e in examples])
-    expected = run(params, jnp.asarray(alone), segments=jnp.asarray((np.arange(16)[None] < lengths[:, None]).astype(np.int32)))
+    real = (np.arange(16)[None] < lengths[:, None]).astype(np.int32)
+    expected = run(params, jnp.asarray(alone), segments=jnp.asarray(real))
     got = run(params, jnp.asarray(packed.ids), segments=jnp.asarray(packed.segments))
     for segment, i in enumerate(plan(lengths.tolist(), 16)[0], 1):
         np.testing.assert_allclose(got[0][packed.segments[0] == segment], expected[i, :lengths[i]], atol=1e-5)

@@ -171,6 +171,16 @@ def test_one_process_trains_into_a_folder(chain, capsys, tmp_path):
         assert "got " in refused(capsys, *words, "--out", tmp_path / "out") and os.listdir(tmp_path) == []
 
 
+def test_what_a_killed_run_left_is_gone_after_the_next(chain, tmp_path):
+    files = ["--predictions", chain["p"], "--packs", chain["packs"], "--rationales", chain["r"], "--verifications", chain["v"]]
+    for n, words in enumerate((["cohort", "planted"], ["report", *chain["trained"], *files], ["generate", "--packs", chain["packs"]])):
+        part = tmp_path / str(n) / ".out.0123abcd.part"
+        part.mkdir(parents=True)
+        (part / "half").write_text("half")
+        assert main([*map(str, words), "--out", str(tmp_path / str(n) / "out"), *SMALL]) == 0
+        assert os.listdir(tmp_path / str(n)) == ["out"], words
+
+
 def test_a_full_disk_names_the_output(chain, capsys, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

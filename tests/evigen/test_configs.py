@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 PAPER = {"mortality": (8, 1e-3), "autism": (12, 3e-4), "adhd": (12, 1e-4)}
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in sorted(FOLDER.glob("*.py")) if "evigen_jax.config" in p.read_text("utf-8")], ids=lambda p: p.stem)
 def test_recipe_loads(path):
     config = settings.load(str(path), Config)
     assert settings.from_dict(Config, settings.to_dict(config)) == config

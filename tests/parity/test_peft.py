@@ -18,8 +18,10 @@ from core_jax.models import decoder  # noqa: E402
 from core_jax.models.config import DecoderConfig  # noqa: E402
 
 pytestmark = pytest.mark.parity
-SIZES = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-             intermediate_size=40, max_position_embeddings=64, rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+SIZES = {
+    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 8, "intermediate_size": 40, "max_position_embeddings": 64,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
 ALL = tuple(f"layers/{n}" for n in ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"))
 ROWS = (5, 60)
 IDS = np.random.default_rng(0).integers(0, 64, (2, 11))
@@ -81,7 +83,8 @@ def kinds(config: DecoderConfig):
 
 def test_folders_of_peft(base, tmp_path):
     for n, (ours, theirs) in enumerate(kinds(base[1])):
-        model = peft.get_peft_model(fresh(base), peft.LoraConfig(**theirs, init_lora_weights=False, task_type="CAUSAL_LM"))
+        theirs = peft.LoraConfig(**theirs, init_lora_weights=False, task_type="CAUSAL_LM")
+        model = peft.get_peft_model(fresh(base), theirs)
         with torch.no_grad():
             for name, p in model.named_parameters():
                 if p.requires_grad and "lora_" not in name:
@@ -126,7 +129,8 @@ def test_nf4_with_double_quantisation(bnb, rows, columns):
     w = np.random.default_rng(rows).normal(size=(rows, columns)).astype(np.float32)
     w[0, :64] = 0
     packed, state = bnb.quantize_4bit(torch.tensor(w), blocksize=64, compress_statistics=True, quant_type="nf4")
-    ours = jax.tree.map(lambda x: x[0], quant.quantise({"layers": {"w": jnp.asarray(w)[None]}}, "nf4", ["w"])["layers"]["w"])
+    ours = quant.quantise({"layers": {"w": jnp.asarray(w)[None]}}, "nf4", ["w"])["layers"]["w"]
+    ours = jax.tree.map(lambda x: x[0], ours)
     np.testing.assert_array_equal(packed.numpy().reshape(rows, -1), ours.codes)
     np.testing.assert_allclose(state.state2.absmax.numpy(), ours.group_maxima, rtol=1e-6)
     np.testing.assert_allclose(state.offset.item(), ours.offset, rtol=1e-6)
@@ -136,8 +140,9 @@ def test_nf4_with_double_quantisation(bnb, rows, columns):
     unit = exact / np.repeat(np.asarray(ours.group_maxima, np.float64), 256)[:exact.size]
     assert np.abs(a - b).max() <= 1 and (a != b).mean() < 0.015
     assert (np.abs(unit - quant.DYNAMIC_MAP[b]) <= np.abs(unit - quant.DYNAMIC_MAP[a]) + 1e-6).all()
-    theirs = quant.NF4(jnp.asarray(packed.numpy().reshape(rows, -1)), jnp.asarray(state.absmax.numpy().reshape(rows, -1)),
-                       jnp.asarray(state.state2.absmax.numpy()), jnp.float32(state.offset.item()))
+    theirs = quant.NF4(*map(jnp.asarray, (
+        packed.numpy().reshape(rows, -1), state.absmax.numpy().reshape(rows, -1), state.state2.absmax.numpy(),
+        np.float32(state.offset.item()))))
     np.testing.assert_allclose(quant.dequantise(theirs), bnb.dequantize_4bit(packed, state).numpy(), atol=1e-6)
 
 
