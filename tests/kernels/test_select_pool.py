@@ -165,8 +165,9 @@ def _sharded(x, offsets, shards):
     return out.reshape(-1, x.shape[1]), np.stack([o - o[0] for o in local]).astype(np.int32), rows
 
 
-@pytest.mark.parametrize("per_device", [3])
-def test_sharded_equals_unsharded(per_device):
+@pytest.mark.parametrize("max_segment", [8, 64], ids=["padded", "passes"])  # of 3 patients a device
+def test_sharded_equals_unsharded(max_segment):
+    per_device = 3
     if jax.device_count() < 8:
         pytest.skip("needs eight devices")
     rng = np.random.default_rng(3)
@@ -176,11 +177,11 @@ def test_sharded_equals_unsharded(per_device):
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     q = rng.standard_normal((3, 16)).astype(np.float32)
     w = rng.standard_normal((8 * per_device, 3, 16)).astype(np.float32)
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    mesh = jax.make_mesh((8, 1), ("data", "tensor"), axis_types=(AxisType.Auto,) * 2)  # one axis is not sharded over
     blocks, local, rows = _sharded(x, offsets, 8)
 
-    one = lambda q, x: select_pool(q, x, offsets, k=K, max_segment=8)  # noqa: E731
-    many = lambda q, x: select_pool_sharded(q, x, local, k=K, max_segment=8, mesh=mesh)  # noqa: E731
+    one = lambda q, x: select_pool(q, x, offsets, k=K, max_segment=max_segment)  # noqa: E731
+    many = lambda q, x: select_pool_sharded(q, x, local, k=K, max_segment=max_segment, mesh=mesh)  # noqa: E731
     want, got = jax.jit(one)(q, x), jax.jit(many)(q, blocks)
     for a, b in zip((got[0], got[1], got[2], got[4]), (want[0], want[1], want[2], want[4])):
         np.testing.assert_allclose(a, b, atol=1e-6)

@@ -58,7 +58,7 @@ def _passes(scores, offsets, k, max_segment):
     """As _padded, without any padding; `max_segment` is not needed."""
     rows, segments = scores.shape[0], offsets.shape[0] - 1
     row = jnp.arange(rows, dtype=jnp.int32)
-    owner = jnp.searchsorted(offsets[1:], row, side="right", method="scan_unrolled").astype(jnp.int32)
+    owner = jnp.cumsum(jnp.zeros((rows,), jnp.int32).at[offsets[1:]].add(1, mode="drop"))  # ends at or before each row
     inside = (row >= offsets[0]) & (row < offsets[-1])
     scores = jnp.where(inside[:, None], scores, -jnp.inf)
     mine = jnp.minimum(owner, segments - 1)
