@@ -196,7 +196,7 @@ def test_ended_run_is_returned(whole):
     assert dataclasses.replace(again, trained=None) == dataclasses.replace(result, trained=None)
 
 
-@pytest.mark.parametrize("at", [4, 6])
+@pytest.mark.parametrize("at", [pytest.param(4, marks=pytest.mark.slow), 6])
 def test_killed_run_resumes_to_the_bit(whole, tmp_path, at):
     class Killed(BaseException):
         pass
@@ -272,6 +272,7 @@ def test_patience_and_the_best(tmp_path):
     same(trained, result.trained)
 
 
+@pytest.mark.slow
 def test_quantised_base_and_no_validation(tmp_path):
     model = dataclasses.replace(C.MODEL, hidden_size=64, head_dim=16, intermediate_size=64)
     base = quant.quantise(_init(model), "nf4", ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"))
