@@ -237,7 +237,7 @@ class VectorStore:
         if not os.path.isfile(header_path):
             unfinished = os.path.isdir(os.path.join(path, "building"))
             raise ValueError(f"{path}: " + (
-                "the store is unfinished; run `embed` again, it resumes" if unfinished else "no vector store here"))
+                "the store is unfinished; run `embed` again, it resumes" if unfinished else "no vector store here; `evigen embed --cohort ... --out` makes one"))
         with open(header_path, encoding="utf-8") as f:
             try:
                 header = json.load(f)
@@ -271,7 +271,7 @@ class VectorStore:
             return self._ranges[patient_id]
         if patient_id in self.header["patients_without_rows"]:
             return 0, 0
-        raise ValueError(f"{self.path}: no patient {patient_id!r}")
+        raise ValueError(f"{self.path}: no patient {patient_id!r}; name the store of this cohort, or run `evigen embed` into a new folder")
 
     def index(self, patient_id: str) -> list[dict[str, str]]:
         """Per row of the patient, in row order: obs_id, kind ("note" | "code"), text_sha256."""

@@ -16,6 +16,7 @@ from core_jax.records import Patient
 ADULT_BANDS = ((0, 45, "<45"), (45, 65, "45-64"), (65, 80, "65-79"), (80, 1000, "80+"))
 PEDIATRIC_BANDS = ((0, 1, "<1"), (1, 3, "1-2"), (3, 6, "3-5"), (6, 12, "6-11"), (12, 18, "12-17"), (18, 1000, "18+"))
 MIN_PATIENTS = 20
+SHARES = ("auc", "ece", "accuracy", "recall", "precision")  # last word of figures that lie in [0, 1]
 
 
 def scores(y, p, *, bins: int = 15, resamples: int = 1000, seed: int = 0) -> dict[str, Any]:
@@ -265,10 +266,18 @@ def bayes_gap(predictions: Iterable[Mapping[str, Any]], gold: Mapping[str, Mappi
 
 
 def over_seeds(reports: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Mean and t interval over seeds of each figure (default: every number that all reports give)."""
+    """Mean and t interval over seeds of each figure (default: every number that all reports give).
+
+    Limits of a share stay in [0, 1].
+    """
     if not reports:
         raise ValueError("reports: got none")
     if names is None:
         counts = Counter(k for r in reports for k, v in r.items() if isinstance(v, (int, float)) and not isinstance(v, bool))
         names = [k for k in reports[0] if counts[k] == len(reports)]
-    return {name: stats.mean_ci([r[name] for r in reports])._asdict() for name in names}
+    out = {name: stats.mean_ci([r[name] for r in reports])._asdict() for name in names}
+    for name in (n for n in out if n.rpartition("_")[2] in SHARES):
+        for limit, bound in (("low", max), ("high", min)):
+            if out[name][limit] is not None:
+                out[name][limit] = bound(out[name][limit], float(limit == "high"))
+    return out

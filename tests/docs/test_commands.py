@@ -1,10 +1,12 @@
 """docs/commands.md names every command and flag, and every launch script's flags; --help shows an example each."""
 import argparse
+import dataclasses
 import pathlib
 import re
 
 import pytest
 from evigen_jax.cli import EXAMPLES, parser
+from evigen_jax.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOC = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
@@ -45,3 +47,10 @@ def test_launch_script_is_documented(script):
 @pytest.mark.parametrize("script", ["demo.sh", "test.sh"])
 def test_shell_script_is_documented(script):
     assert f"launch/{script}" in DOC
+
+
+@pytest.mark.parametrize("group", [f.name for f in dataclasses.fields(Config)])
+def test_every_setting_is_documented_with_its_default(group):
+    values = getattr(Config(), group)
+    wanted = {f"`{group}.{f.name}` | `{getattr(values, f.name)!r}`" for f in dataclasses.fields(values)}
+    assert wanted == set(re.findall(rf"^\| (`{group}\.\w+` \| `.*`) \|$", DOC, re.M))

@@ -151,8 +151,10 @@ def test_bayes_gap_and_seeds():
     noisy = [r | {"prob": 0.5 * r["prob"] + 0.5 * float(rng.random())} for r in rows]
     worse = metrics.bayes_gap(noisy, gold)
     assert worse["bayes_gap"] > 0 and worse["bayes_gap_low"] < worse["bayes_gap"] < worse["bayes_gap_high"]
-    table = metrics.over_seeds([{"auc": 0.8, "recall": 0.5, "ok": True, "x": None}, {"auc": 0.9, "recall": 0.7, "ok": True, "x": 1.0}])
-    assert set(table) == {"auc", "recall"} and table["auc"]["mean"] == pytest.approx(0.85) and table["auc"]["n"] == 2
+    table = metrics.over_seeds([{"test_auc": 0.8, "recall": 0.5, "ok": True, "x": None}, {"test_auc": 0.9, "recall": 0.7, "ok": True, "x": 1.0}])
+    assert (table["test_auc"]["low"], table["test_auc"]["high"]) == (pytest.approx(0.85 - 12.7062 * 0.05, abs=1e-4), 1.0)
+    assert table["recall"]["low"] == 0.0 and table["recall"]["high"] == 1.0, "the t interval of two seeds is wider than [0, 1]"
+    assert set(table) == {"test_auc", "recall"} and table["test_auc"]["mean"] == pytest.approx(0.85) and table["test_auc"]["n"] == 2
 
 
 # ---- arms -----------------------------------------------------------------------------------------------------

@@ -772,6 +772,21 @@ def test_pictures():
     )
 
 
+def test_few_patients_are_named(tmp_path):
+    def bins(n, rate):
+        return [{"lo": 0.0, "hi": 1.0, "n": n, "mean_p": 0.5, "mean_y": rate, "low": None, "high": None}]
+
+    assert cohort.few(bins(200, 0.5)) is None and cohort.few(None) is None
+    assert cohort.few(bins(200, 0.05)) == {"patients": "200", "positive": "10"}
+    assert cohort.few(bins(200, 0.95)) == {"patients": "200", "positive": "190"}
+    inputs = cases.inputs([cases.nothing_retrieved()])
+    for n, shown in ((200, False), (20, True)):
+        inputs["run_info"]["metrics"] = {"reliability": bins(n, 0.5)}
+        write_report(**inputs, out_dir=tmp_path / str(n))
+        said = Document((tmp_path / str(n) / "index.html").read_text()).text()
+        assert ("rest on 20 patients, 10 with the outcome" in said) == ("Few patients." in said) == shown
+
+
 def test_activation_is_a_share():
     with pytest.raises(ValueError, match="query 2.*expected a share"):
         cohort.activation([{"query": 2, "modality": "Note", "gate_type": "Dynamic", "activation": 23.9}])
