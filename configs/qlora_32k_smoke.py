@@ -8,7 +8,8 @@ import dataclasses
 
 from core_jax.finetune import TuneConfig
 from core_jax.lora import LoraConfig
-from core_jax.recipe import ATTENTION, BaseConfig, DataConfig, Recipe, has_smollm2
+from core_jax.packaged import has_smollm2
+from core_jax.recipe import ATTENTION, BaseConfig, DataConfig, Recipe
 
 
 def get_config() -> Recipe:

@@ -8,7 +8,8 @@ import dataclasses
 
 from core_jax.finetune import TuneConfig
 from core_jax.lora import LoraConfig
-from core_jax.recipe import ATTENTION, BaseConfig, DataConfig, Recipe, has_smollm2
+from core_jax.packaged import has_smollm2
+from core_jax.recipe import ATTENTION, BaseConfig, DataConfig, Recipe
 
 NEW_TOKENS = ("<jupyter_start>", "<jupyter_text>", "<jupyter_code>", "<jupyter_output>", "<jupyter_script>")
 

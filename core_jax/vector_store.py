@@ -44,7 +44,7 @@ def disk_error(path: str, error: Exception) -> OSError:
 
 
 def _spec(path: str) -> dict[str, Any]:
-    return {"driver": "zarr3", "kvstore": {"driver": "file", "path": path}}
+    return {"driver": "zarr3", "kvstore": {"driver": "file", "path": os.path.abspath(path)}}  # it refuses ".." in paths
 
 
 class VectorStoreWriter:
@@ -271,7 +271,7 @@ class VectorStore:
             return self._ranges[patient_id]
         if patient_id in self.header["patients_without_rows"]:
             return 0, 0
-        raise ValueError(f"{self.path}: no patient {patient_id!r}; name the store of this cohort, or run `evigen embed` into a new folder")
+        raise ValueError(f"{self.path}: no patient {patient_id!r} in this store; name the store of this cohort, or run `evigen embed` into a new folder")
 
     def index(self, patient_id: str) -> list[dict[str, str]]:
         """Per row of the patient, in row order: obs_id, kind ("note" | "code"), text_sha256."""

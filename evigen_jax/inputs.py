@@ -60,10 +60,7 @@ def load(cohort_dir: str | os.PathLike, store_dir: str | os.PathLike, *, only: S
     for patient in tqdm(cohort.visible_patients(), "read", len(by_id), unit="patient", disable=not shown, file=sys.stderr):
         if patient.patient_id not in chosen:
             continue
-        try:
-            rows = store.index(patient.patient_id)
-        except ValueError as e:
-            raise ValueError(f"{e} in this store; it is of another cohort, embed this one") from None
+        rows = store.index(patient.patient_id)
         observed[patient.patient_id] = _observed(patient, rows, store.path)
         wanted.append((patient.patient_id, [r["obs_id"] for r in rows]))
         patients[patient.patient_id] = patient

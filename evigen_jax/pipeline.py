@@ -258,6 +258,11 @@ def _same_prediction(rationales: list[dict[str, Any]], packs: dict[str, Any], pa
         for name, value in (("prediction_time", pack["prediction_time"]), ("task", pack["task"]["name"]), ("probability", pack["prob"])):
             if r[name] != value:
                 raise ValueError(f"{path}: patient {r['patient_id']!r}: {name}: got {r[name]!r}, its evidence pack has {value!r}; generate again")
+        attribution = {item["obs_id"]: item["attribution"] for item in pack["items"]}
+        for f in r["factors"]:  # one beyond the pack has attribution 0
+            if f["attribution"] != attribution.get(f["obs_id"], 0.0):
+                raise ValueError(f"{path}: patient {r['patient_id']!r}: factor {f['rank']} ({f['obs_id']}): attribution: got {f['attribution']!r}, "
+                                 f"its evidence pack has {attribution.get(f['obs_id'])!r}; generate again from these packs")
 
 
 def _same_rationales(verified: list[dict[str, Any]], rationales: dict[str, Any], path: str, other: str) -> None:

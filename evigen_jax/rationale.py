@@ -20,7 +20,7 @@ MAX_CHARS = 1_000_000
 _RATIONALE = {
     "schema": str, "patient_id": str, "prediction_time": str, "task": str, "probability": float, "generator": dict,
     "prediction_explanation": str, "factors": list, "reasoning_lens": str, "recommendations": list, "raw": (str, None),
-    "parse_notes": list, "failed_reason": (str, None),
+    "parse_notes": list, "failed_reason": (str, None), "request_sha256": str,
 }
 _FACTOR = {
     "rank": int, "obs_id": str, "summary": str, "evidence": list, "reasoning": str, "attribution": float,
@@ -30,7 +30,7 @@ _EVIDENCE = {"quote": str, "citation": dict, "date": (str, None), "age_years": (
 
 
 def validate_rationale(rationale: Any) -> None:
-    """Check every field. A rationale with `failed_reason` has no factors; any other has at least one, ranks ascending.
+    """Check every field. `request_sha256`, where a language model wrote it, names pack, prompt, model and settings. A rationale with `failed_reason` has no factors; any other has at least one, ranks ascending.
 
     A citation's id is "" where the writer gave none: then it names nothing in the record, which is what the verifier
     will say.
@@ -38,7 +38,7 @@ def validate_rationale(rationale: Any) -> None:
     Raises: ValueError naming patient and field.
     """
     who = f"rationale of {rationale.get('patient_id')!r}" if isinstance(rationale, dict) else "rationale"
-    check_fields(rationale, _RATIONALE, who, optional=("parse_notes", "failed_reason"))
+    check_fields(rationale, _RATIONALE, who, optional=("parse_notes", "failed_reason", "request_sha256"))
     if rationale["schema"] != SCHEMA:
         raise ValueError(f"{who}: schema: got {rationale['schema']!r}, expected {SCHEMA!r}")
     if not 0 <= rationale["probability"] <= 1:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core_jax.engine.backend import Backend
 from core_jax.engine.request import Completion, Grammar, Request, Sampling
+from core_jax.records import read_jsonl
 from evigen_jax.evidence import validate_pack
 from evigen_jax.partial import Partial
-from evigen_jax.rationale import failed_rationale, parse_rationale
+from evigen_jax.rationale import failed_rationale, parse_rationale, validate_rationale
 
 if TYPE_CHECKING:
     from evigen_jax.config import GenerateConfig  # it stands beside JAX
@@ -158,10 +159,11 @@ def _cited(rationale: dict[str, Any], pack: dict[str, Any]) -> dict[str, Any]:
 
 def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateConfig, out: str | os.PathLike, *,
           adapter: str | None = None, progress: bool = False) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Rationales of all packs; what an interrupted call for the same `out` had finished is taken over.
+    """Rationales of all packs; what an earlier call for the same `out` had finished, interrupted or not, is taken over.
 
-    An answer is taken over where prompt, model, adapter and every setting are the same. Error answers are asked again.
-    The caller puts the result in place and then calls `Partial(out).done()`.
+    A rationale is taken over where pack, prompt, model, adapter and every setting are the same, which its
+    `request_sha256` says. What the backend refused is asked again. The caller puts the result in place and then calls
+    `Partial(out).done()`.
 
     Returns: rationales in the packs' order; counts: written now, taken over, failed among all.
     """
@@ -172,14 +174,17 @@ def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateC
     partial = Partial(out)
     try:
         writer = Writer(backend, sampling=sampling, form=settings.form, thinking=thinking, adapter=adapter)
-        keys = [_answer_key(writer.request(pack), backend.model) for pack in packs]
-        rationales: list[Any] = [partial.kept.get(key) for key in keys]
+        keys = [_request_sha256(writer.request(pack), pack, backend.model) for pack in packs]
+        kept = _finished(out) | partial.kept
+        rationales: list[Any] = [kept.get(key) for key in keys]
         todo = [i for i, r in enumerate(rationales) if r is None]
         with tqdm(total=len(packs), initial=len(packs) - len(todo), desc="generate", unit="patient", file=sys.stderr,
                   disable=not progress) as bar:
             def done(k: int, rationale: dict[str, Any]) -> None:
-                if rationale["raw"] is not None or not packs[todo[k]]["items"]:
-                    partial.add(keys[todo[k]], rationale)
+                i = todo[k]
+                if rationale["raw"] is not None or not packs[i]["items"]:
+                    rationale["request_sha256"] = keys[i]
+                    partial.add(keys[i], rationale)
                 bar.update()
 
             writer.on_done = done
@@ -192,6 +197,17 @@ def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateC
     return rationales, counts
 
 
-def _answer_key(request: Request, model: str) -> str:
-    given = [request.prompt_sha256(), model, request.adapter, request.thinking, repr(request.sampling), repr(request.grammar)]
-    return hashlib.sha256(json.dumps(given).encode("utf-8")).hexdigest()
+def _finished(path: str | os.PathLike) -> dict[str, dict[str, Any]]:
+    """Rationales of a finished file by `request_sha256`; nothing where the file is not one of rationales."""
+    try:
+        rows = [row for _, row in read_jsonl(path)]
+        for row in rows:
+            validate_rationale(row)
+    except (OSError, ValueError):
+        return {}
+    return {row["request_sha256"]: row for row in rows if "request_sha256" in row}
+
+
+def _request_sha256(request: Request, pack: dict[str, Any], model: str) -> str:
+    given = [request.prompt_sha256(), model, request.adapter, request.thinking, repr(request.sampling), repr(request.grammar), pack]
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode("utf-8")).hexdigest()

@@ -28,6 +28,7 @@ from typing import Any
 from absl import app, flags
 
 from core_jax.engine.backend import Backend
+from core_jax.engine.load import model_name
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Hugging Face folder or .gguf file", required=True)
@@ -116,11 +117,6 @@ def load(wanted: dict[str, Any]) -> Backend:
     return engine
 
 
-def name_of(model: str) -> str:
-    """A folder's name, a file's without its .gguf."""
-    return pathlib.Path(model).resolve().name.removesuffix(".gguf")
-
-
 def settings() -> dict[str, Any]:
     """What the flags say, checked. Raises: ValueError, OSError."""
     adapters = dict(a.partition("=")[::2] for a in FLAGS.adapter)
@@ -130,7 +126,7 @@ def settings() -> dict[str, Any]:
     if "" in adapters or len(adapters) != len(FLAGS.adapter):
         raise ValueError(f"--adapter: got {FLAGS.adapter}, expected NAME=FOLDER, each name once")
     return {
-        "model": FLAGS.model, "served_name": FLAGS.served_name or name_of(FLAGS.model),
+        "model": FLAGS.model, "served_name": FLAGS.served_name or model_name(FLAGS.model),
         "adapters": adapters, "rows": FLAGS.rows, "length": FLAGS.length, "kv_tokens": FLAGS.kv_tokens,
         "dtype": FLAGS.dtype, "warmup": FLAGS.warmup,
         "encoder": FLAGS.encoder, "host": FLAGS.host, "port": FLAGS.port,

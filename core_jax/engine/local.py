@@ -14,6 +14,7 @@ from core_jax import params as P
 from core_jax.ckpt import gguf, hf
 from core_jax.engine.compute import Adapters
 from core_jax.engine.engine import Engine, Limits
+from core_jax.engine.load import model_name
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 from core_jax.text import Tokenizer
@@ -68,7 +69,7 @@ def open_model(
     spec = decoder.spec(config, dtype)
     params = hf.read(
         path, spec, decoder.hf_sources(config), ignorable=decoder.IGNORABLE, prefixes=decoder.PREFIXES,
-        copies={"lm_head.weight": "embed/token"} if config.tie_embeddings else None,
+        copies=decoder.hf_copies(config),
         shardings=None if shardings is None else shardings(spec))
     return config, params, tokenizer
 
@@ -96,8 +97,7 @@ def load(
     if adapters:
         spec, sources = decoder.spec(config, dtype), decoder.hf_sources(config)
         slots = Slots.of({name: lora.read_peft(folder, spec, sources) for name, folder in adapters.items()}, spec)
-    name = model or os.path.splitext(os.path.basename(os.path.normpath(os.fspath(path))))[0]
-    return Engine(config, params, tokenizer, model=name, limits=limits, adapters=slots, **options)
+    return Engine(config, params, tokenizer, model=model or model_name(path), limits=limits, adapters=slots, **options)
 
 
 class Local:

