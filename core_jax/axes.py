@@ -13,9 +13,11 @@ EMBED = "embed"        # D or E: model or embedding width
 HIDDEN = "hidden"      # H: expert hidden width
 FFN = "ffn"            # F
 HEADS = "heads"        # N of a transformer
+KV_HEADS = "kv_heads"  # K of a transformer
 HEAD_DIM = "head_dim"  # H of a transformer
 VOCAB = "vocab"        # V
 LAYERS = "layers"      # L: stacked and scanned, never sharded
 POSITIONS = "positions"
+TOKENS = "tokens"      # M: tokens of a step laid end to end: data parallel
 
-ALL = (PATIENTS, ROWS, QUERIES, EMBED, HIDDEN, FFN, HEADS, HEAD_DIM, VOCAB, LAYERS, POSITIONS)
+ALL = (PATIENTS, ROWS, QUERIES, EMBED, HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, LAYERS, POSITIONS, TOKENS)

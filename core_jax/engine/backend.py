@@ -26,8 +26,8 @@ class Backend(Protocol):
         ...
 
     def score_labels(self, prompts: Sequence[Request], labels: Sequence[Sequence[str]]) -> list[LabelScores]:
-        """log p(label | prompt) of each prompt's own labels (`labels[i]` belongs to `prompts[i]`); the prompts' sampling
-        and grammar are not read. A prompt that cannot be scored has `error` set and empty arrays."""
+        """log p(label | prompt) of each prompt's own labels (`labels[i]` belongs to `prompts[i]`); the prompts'
+        sampling and grammar are not read. A prompt that cannot be scored has `error` set and empty arrays."""
         ...
 
 
@@ -38,7 +38,7 @@ class Streaming(Protocol):
     model: str
 
     def stream(self, request: Request, on_text: OnText) -> Completion:
-        """Blocks until the completion is there; `on_text` is called from another thread. Text that a stop string or a
-        thinking block may still take back is held until it is certain. Returning True-ish values has no meaning;
-        an exception raised by `on_text` cancels the request."""
+        """Blocks until the completion is there. `on_text` may be called from another thread. Text that a stop string or
+        a thinking block may still take back is held until it is certain. What `on_text` raises ends the request, and
+        comes out here."""
         ...

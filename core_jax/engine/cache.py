@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Format, Layout
 
+from core_jax import axes as A
+from core_jax.mesh import Rules
 from core_jax.models.config import DecoderConfig
 
 TILE = 64
@@ -31,6 +34,12 @@ class KV(NamedTuple):
     @property
     def page_size(self) -> int:
         return self.v.shape[3]
+
+
+ANYWHERE = KV(None, None)
+# the axes of k and of v from the outermost in memory to the innermost; the innermost two are tiled
+TOKENS_FIRST = (0, 1, 4, 2, 3), (0, 1, 3, 2, 4)  # [L, P, S, K, H]
+ONE_HEAD = (0, 1, 2, 4, 3), (0, 1, 2, 3, 4)  # [L, P, K, S, H]: a tile of one head would be half empty
 
 
 class Tiles(NamedTuple):
@@ -60,10 +69,30 @@ class Step(NamedTuple):
     decode: Tiles
 
 
-def new(config: DecoderConfig, pages: int, size: int, dtype: str = "float32") -> KV:
-    """Zeroed pages 0..pages; page 0 is the sink."""
-    lead = (config.num_layers, pages + 1, config.num_kv_heads)
-    return KV(jnp.zeros((*lead, config.head_dim, size), dtype), jnp.zeros((*lead, size, config.head_dim), dtype))
+def new(
+    config: DecoderConfig, pages: int, size: int, dtype: str = "float32", placement: KV = ANYWHERE
+) -> KV:
+    """Zeroed pages 0..pages; page 0 is the sink. placement: of `placement`."""
+    def zeros() -> KV:
+        lead = (config.num_layers, pages + 1, config.num_kv_heads)
+        return KV(jnp.zeros((*lead, config.head_dim, size), dtype), jnp.zeros((*lead, size, config.head_dim), dtype))
+
+    return zeros() if placement == ANYWHERE else jax.jit(zeros, out_shardings=placement)()
+
+
+def placement(config: DecoderConfig, mesh: jax.sharding.Mesh | None, rules: Rules) -> KV:
+    """Where k and v lie (by their heads), and how; `ANYWHERE` for a device that needs telling neither.
+
+    On a TPU a token of a page is one run of numbers in memory. With the axes in memory as they are named, XLA copies
+    all pages into that order before each step, and back.
+    """
+    where = None if mesh is None else rules.sharding(mesh, A.LAYERS, None, A.KV_HEADS, None, None)
+    device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
+    if device.platform != "tpu":
+        return KV(where, where)
+    where = where or jax.sharding.SingleDeviceSharding(device)
+    heads = where.shard_shape((1, 1, config.num_kv_heads, 1, 1))[2]
+    return KV(*(Format(Layout(order), where) for order in (ONE_HEAD if heads == 1 else TOKENS_FIRST)))
 
 
 def copy(kv: KV, source: jax.Array, target: jax.Array) -> KV:

@@ -3,6 +3,10 @@
 `extend` computes a bucket of tokens of any rows, `decode` several next tokens of rows that are past their prompts
 without coming back to the host, `pick` chooses tokens from the outputs of `extend`, `score` reads log probabilities of
 given tokens from them, `copy` copies a page. The pages are donated to each; parameters are arguments, never constants.
+
+On a mesh, groups of devices along `data` share out the tokens of a step, and those along `tensor` the heads, with the
+pages of their key and value heads. What a host reads lies whole on every device, so that each of several processes has
+it.
 """
 from __future__ import annotations
 
@@ -13,9 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from core_jax import params as P
 from core_jax.engine import cache, sample
+from core_jax.mesh import TENSOR, tokens_over
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 
@@ -47,16 +53,25 @@ class Rows(NamedTuple):
 
 
 class Compute:
-    """Jitted functions of one model; `traces` counts compilations by (name, shape)."""
+    """Jitted functions of one model; `traces` counts compilations by (name, shape).
 
-    def __init__(self, config: DecoderConfig, adapters: Adapters | None, horizon: int):
+    Attributes:
+        pages: `cache.placement` of the pages. whole: sharding of what lies on every device; None without a mesh.
+    """
+
+    def __init__(
+        self, config: DecoderConfig, adapters: Adapters | None, horizon: int, mesh: jax.sharding.Mesh | None = None
+    ):
         self.traces: collections.Counter[tuple] = collections.Counter()
         self._config, self._adapters, self._horizon = config, adapters, horizon
-        self.extend = jax.jit(self._extend, donate_argnums=2)
-        self.decode = jax.jit(self._decode, donate_argnums=2)
-        self.pick = jax.jit(self._pick)
-        self.score = jax.jit(self._score)
-        self.copy = jax.jit(self._copy, donate_argnums=0)
+        self._spread = tokens_over(mesh)
+        self.pages = cache.placement(config, mesh, TENSOR if mesh is None else decoder.rules(config, mesh))
+        self.whole = whole = None if mesh is None else NamedSharding(mesh, PartitionSpec())
+        self.extend = jax.jit(self._extend, donate_argnums=2, out_shardings=(self.pages, whole))
+        self.decode = jax.jit(self._decode, donate_argnums=2, out_shardings=(self.pages, whole, whole, whole))
+        self.pick = jax.jit(self._pick, out_shardings=whole)
+        self.score = jax.jit(self._score, out_shardings=whole)
+        self.copy = jax.jit(self._copy, donate_argnums=0, out_shardings=self.pages)
 
     def _layers(
         self, params: P.Tree, arrays: Any, kv: cache.KV, ids: jax.Array, slot: jax.Array, step: cache.Step
@@ -64,9 +79,10 @@ class Compute:
         """ids, slot: int32 [M] -> [M, D] before the final norm."""
         bind: Callable = _base if self._adapters is None else self._adapters.bind
         dense, overlay = bind(arrays, slot, decoder.dense)
-        attend = cache.attention(self._config, step)
+        attend = cache.attention(self._config, jax.tree.map(lambda x: self._spread(x) if x.ndim == 1 else x, step))
         x = decoder.embed(params, ids)
-        return decoder.run_layers(self._config, params, x, step.position, attend, kv, dense=dense, overlay=overlay)
+        return decoder.run_layers(
+            self._config, params, x, step.position, attend, kv, dense=dense, overlay=overlay, spread=self._spread)
 
     def _logits(self, params: P.Tree, x: jax.Array) -> jax.Array:
         return decoder.logits(self._config, params, decoder.rms_norm(x, params["norm"], self._config.rms_norm_eps))

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from core_jax import params as P
@@ -26,6 +25,7 @@ from core_jax.engine.compute import BASE, Adapters, Compute, Rows, ladder
 from core_jax.engine.pages import SINK, PagePool
 from core_jax.engine.request import Completion, Grammar, LabelScores, Request
 from core_jax.engine.scheduler import Plan, Row, Scheduler
+from core_jax.mesh import mesh_of
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 from core_jax.text import Tokenizer
@@ -129,11 +129,12 @@ class Engine:
     ):
         """
         Args:
-            params: of `decoder.spec(config)`; the engine keeps them.
+            params: of `decoder.spec(config)`; the engine keeps them. Where they lie on a mesh (placed by
+                `decoder.rules`), it computes there.
             adapters: what requests may name; None = the base model alone.
             grammars: compiles grammars; None = `core_jax.engine.grammar.Grammars` on first use.
             kv_dtype: of the cache; None = that of the embedding table.
-            unroll: compile layer by layer: on a CPU a quarter faster with 4 to 32 rows, and ten times longer to compile.
+            unroll: compile layer by layer: on a CPU a quarter faster with 4 to 32 rows, ten times longer to compile.
             on_step: told after every step, from whichever thread runs it.
 
         Raises:
@@ -157,7 +158,7 @@ class Engine:
         buckets = ladder(max(limits.chunk, limits.rows + 1))
         self._scheduler = Scheduler(self.pool, rows=limits.rows, buckets=buckets, outputs=limits.rows)
         self._adapters, self._grammars, self._on_step = adapters, grammars, on_step
-        self._compute = Compute(config, adapters, limits.horizon)
+        self._compute = Compute(config, adapters, limits.horizon, mesh_of(params))
         self._width, self._words = width, sample.words(config.vocab_size)
         self._params = decoder.unstack(params) if unroll else params
         self._kv_dtype = kv_dtype or params["embed"]["token"].dtype.name
@@ -204,10 +205,14 @@ class Engine:
             raise ValueError(f"labels: got {len(labels)} lists, expected one for each of {len(prompts)} prompts")
         began = time.perf_counter()
         parts: list[tuple[list[_Job], list[list[int]]]] = []
-        for request, names in zip(prompts, labels):
-            tokens = [self.tokenizer.tokenize(name, control=False) for name in names]
-            parts.append(([_Job(request, began, labels=[[(i, t[0]) for i, t in enumerate(tokens) if t]])], tokens))
-        bad = {i: "no labels, or an empty one" for i, (_, tokens) in enumerate(parts) if not tokens or not all(tokens)}
+        bad: dict[int, str] = {}
+        for i, (request, names) in enumerate(zip(prompts, labels)):
+            tokens = []
+            try:
+                tokens = self._label_tokens(names)
+            except ValueError as e:
+                bad[i] = str(e)
+            parts.append(([_Job(request, began, labels=[[(j, t[0]) for j, t in enumerate(tokens)]])], tokens))
         heads = [jobs[0] for i, (jobs, _) in enumerate(parts) if i not in bad]
         self._run(heads)
         for i, (jobs, tokens) in enumerate(parts):
@@ -251,7 +256,8 @@ class Engine:
                 self._turn.wait()
             for size in self._scheduler.buckets:
                 self._extend(Plan((), (), size, 0))
-            hidden = jnp.zeros((self.limits.rows, self.config.hidden_size), self._params["embed"]["token"].dtype)
+            hidden = np.zeros((self.limits.rows, self.config.hidden_size), self._params["embed"]["token"].dtype)
+            hidden = jax.device_put(hidden, self._compute.whole)
             for size in self._sizes:
                 self._pick(hidden, [], size)
                 self._score(hidden, [], [], size)
@@ -304,9 +310,11 @@ class Engine:
 
     def _step(self) -> None:
         """One step, run by the thread whose turn it is."""
-        with self._turn:
-            arrived, self._arrived = self._arrived, []
-        for job in arrived:
+        while True:
+            with self._turn:
+                if not self._arrived:
+                    break
+                job = self._arrived.pop(0)
             self._admit(job)
         plan = self._scheduler.plan(self.limits.horizon)
         if plan is None:
@@ -329,41 +337,49 @@ class Engine:
             self._on_step(self.progress())
 
     def _new_kv(self) -> cache.KV:
-        return cache.new(self.config, self.pool.count, self.pool.size, self._kv_dtype)
+        return cache.new(self.config, self.pool.count, self.pool.size, self._kv_dtype, self._compute.pages)
 
     # ---- from a request to a row, and from a row to a completion ---------------------------------------------------
 
     def _admit(self, job: _Job) -> None:
+        """Makes a request a row, or ends it where it stands."""
         try:
-            tokens, thinks = self._tokens(job.request)
-            slot = self._slot(job.request.adapter)
-            self._check_length(len(tokens) + len(job.made))
-            if job.labels is None:
-                sampling = job.request.sampling
-                job.answer = Answer(self.tokenizer, sampling.stop, thinks=thinks)
-                job.stop = frozenset((*self.tokenizer.eos_ids, *sampling.stop_tokens))
-                if job.request.grammar is not None:
-                    job.matcher = self._compiler().matcher(job.request.grammar)
+            self._prepare(job)
+            if job.matcher is not None:
+                self._force(job)
         except ValueError as e:
             self._end(job, "error", error=str(e))
-            return
-        limit = self.length if job.labels is not None else min(self.length, len(tokens) + job.request.sampling.max_tokens)
-        made, job.made = (job.made, []) if job.labels is not None else ([], job.made)
-        job.row = Row(next(self._numbers), slot, [*tokens, *made], limit, len(tokens) - 1,
+        except BaseException as e:  # a fault, not a refusal: its own thread hears of it, the others go on
+            job.failure = e
+            if not isinstance(e, Exception):
+                raise
+        if not job.over:
+            self._jobs[job.row] = job
+            self._scheduler.add(job.row)
+
+    def _prepare(self, job: _Job) -> None:
+        """The job's row, and what its answer is read with. Raises: ValueError: a request that cannot be served."""
+        tokens, thinks = self._tokens(job.request)
+        slot = self._slot(job.request.adapter)
+        self._check_length(len(tokens) + len(job.made))
+        limit, made = self.length, job.made
+        if job.labels is None:
+            sampling = job.request.sampling
+            limit = min(limit, len(tokens) + sampling.max_tokens)
+            job.answer = Answer(self.tokenizer, sampling.stop, thinks=thinks)
+            job.stop = frozenset((*self.tokenizer.eos_ids, *sampling.stop_tokens))
+            if job.request.grammar is not None:
+                job.matcher = self._compiler().matcher(job.request.grammar)
+        job.made = []
+        job.row = Row(next(self._numbers), slot, [*tokens, *made], limit, len(tokens) - 1, owner=len(tokens),
                       host=job.labels is not None or job.matcher is not None)
-        job.row.owner = len(tokens)
-        if job.matcher is not None:
-            self._force(job)
-            if job.over:
-                return
-        self._jobs[job.row] = job
-        self._scheduler.add(job.row)
 
     def _tokens(self, request: Request) -> tuple[list[int], bool]:
         """(prompt tokens, whether the prompt opens a thinking block). Raises: ValueError."""
         if not request.prompt:
             raise ValueError("prompt: got none, expected text, token ids or messages")
         if isinstance(request.prompt, str):
+            _check_text("prompt", request.prompt)
             tokens = self.tokenizer.tokenize(request.prompt, add_special=True)
         elif request.is_chat:
             tokens = encode_chat(request.prompt, self.tokenizer, enable_thinking=request.thinking)
@@ -375,6 +391,14 @@ class Engine:
             raise ValueError("prompt: got no token")
         end = self.tokenizer.decode(tokens[-8:], skip_special=False).rstrip()
         return tokens, end.endswith(OPENING)
+
+    def _label_tokens(self, labels: Sequence[str]) -> list[list[int]]:
+        for label in labels:
+            _check_text("label", label)
+        tokens = [self.tokenizer.tokenize(label, control=False) for label in labels]
+        if not tokens or not all(tokens):
+            raise ValueError("labels: got none, or an empty one")
+        return tokens
 
     def _slot(self, adapter: str | None) -> int:
         if adapter is None:
@@ -393,7 +417,8 @@ class Engine:
         if self._grammars is None:
             from core_jax.engine.grammar import Grammars as Compiler
 
-            self._grammars = Compiler(self.tokenizer, vocab_size=self.config.vocab_size, stop_tokens=self.tokenizer.eos_ids)
+            self._grammars = Compiler(
+                self.tokenizer, vocab_size=self.config.vocab_size, stop_tokens=self.tokenizer.eos_ids)
         return self._grammars
 
     def _force(self, job: _Job) -> None:
@@ -573,21 +598,29 @@ class Engine:
         return hidden
 
     def _sample(self, hidden: jax.Array, sampled: Sequence[tuple[int, _Job]]) -> None:
-        tokens, scores = self._pick(hidden, sampled, None)
-        for (_, job), token, score in zip(sampled, tokens, scores):
-            self._take(job, int(token), float(score))
+        ready: list[tuple[int, _Job, np.ndarray | None]] = []
+        for at, job in sampled:
+            try:
+                ready.append((at, job, None if job.matcher is None else job.matcher.mask()))
+            except ValueError as e:
+                self._end(job, "error", error=str(e))
+        if ready:
+            tokens, scores = self._pick(hidden, ready, None)
+            for (_, job, _), token, score in zip(ready, tokens, scores):
+                self._take(job, int(token), float(score))
 
     def _pick(
-        self, hidden: jax.Array, sampled: Sequence[tuple[int, _Job]], size: int | None
+        self, hidden: jax.Array, ready: Sequence[tuple[int, _Job, np.ndarray | None]], size: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        size = size or next(s for s in self._sizes if s >= len(sampled))
+        """ready: (place of the output, job, words of what its grammar allows) -> tokens, log probabilities [size]."""
+        size = size or next(s for s in self._sizes if s >= len(ready))
         places = np.zeros(size, np.int32)
         allowed = np.repeat(self._everything, size, axis=0)
-        for i, (at, job) in enumerate(sampled):
+        for i, (at, _, mask) in enumerate(ready):
             places[i] = at
-            if job.matcher is not None:
-                allowed[i] = job.matcher.mask()
-        choice = self._choice([job for _, job in sampled], size)
+            if mask is not None:
+                allowed[i] = mask
+        choice = self._choice([job for _, job, _ in ready], size)
         return jax.device_get(self._compute.pick(self._params, hidden, places, choice, allowed))
 
     def _score(
@@ -625,3 +658,10 @@ def _tiles(tiles: Sequence[tuple[int, int, int, int]], room: int) -> cache.Tiles
         arrays[:, i] = tile
     return cache.Tiles(*arrays, np.int32(len(tiles)))
 
+
+def _check_text(what: str, text: str) -> None:
+    """Raises: ValueError: half a surrogate pair, which no tokenizer takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise ValueError(f"{what}: character {e.start} is half a surrogate pair") from None

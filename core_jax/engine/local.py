@@ -17,6 +17,7 @@ from core_jax.engine.engine import Engine, Limits
 from core_jax.engine.load import model_name
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
+from core_jax.packaged import model_path
 from core_jax.text import Tokenizer
 
 CONFIG = "config.json"
@@ -52,8 +53,8 @@ class Slots:
 def open_model(
     path: str | os.PathLike, *, dtype: str = "float32", shardings: Callable[[P.Tree], P.Tree] | None = None
 ) -> tuple[DecoderConfig, P.Tree, Tokenizer]:
-    """Config, parameters and tokenizer of a folder or a GGUF file; arguments and errors as `gguf.open_gguf`."""
-    path = os.fspath(path)
+    """Config, parameters and tokenizer of a folder, a GGUF file or `smollm2`; arguments and errors as `gguf.open_gguf`."""
+    path = model_path(os.fspath(path))
     tokenizer = Tokenizer.load(path)
     if os.path.isfile(path):
         return *gguf.open_gguf(path, dtype=dtype, shardings=shardings), tokenizer

@@ -35,7 +35,8 @@ class Sampling:
     temperature: 0 = greedy; else logits are divided by it before the softmax.
     top_p: smallest set of likeliest tokens whose probability reaches it (1 = all). top_k: likeliest k (0 = all).
     seed: token i of a completion depends on (seed, i) and its logits alone, whatever runs beside it.
-    stop: strings that end the completion; the text is cut before the first of them, across token boundaries too.
+    stop: strings that end the completion, across token boundaries too: the text is cut before the one that is complete
+        first (`core_jax.engine.answer.cut`).
     stop_tokens: token ids that end it, beside the model's own end-of-turn tokens.
     logprobs: keep the log probability of each generated token (before temperature, top-k and top-p).
 
@@ -62,13 +63,13 @@ class Sampling:
         _number("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0.0:
             raise ValueError("top_p: got 0, expected a number in (0, 1]")
-        _integer("top_k", self.top_k, 0)
+        _integer("top_k", self.top_k, 0, 2**31 - 1)
         _integer("seed", self.seed, 0, 2**32 - 1)
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise ValueError(f"stop: got {text!r}, expected non-empty strings")
         for token in self.stop_tokens:
-            _integer("stop_tokens", token, 0)
+            _integer("stop_tokens", token, 0, 2**31 - 1)
         if not isinstance(self.logprobs, bool):
             raise ValueError(f"logprobs: got {self.logprobs!r}, expected True or False")
 

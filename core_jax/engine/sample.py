@@ -88,14 +88,14 @@ def sample(logits: jax.Array, choice: Choice, allowed: jax.Array) -> tuple[jax.A
     random = choice.temperature > 0.0
 
     def draw() -> jax.Array:
-        z = masked / jnp.where(random, choice.temperature, 1.0)[:, None]
-        z = jnp.maximum(z, _LOWEST)
+        z = masked - jnp.max(masked, axis=-1, keepdims=True)  # the largest is 0, however cold
+        z = jnp.maximum(z / jnp.where(random, choice.temperature, 1.0)[:, None], _LOWEST)
         keep = jax.lax.cond(jnp.any(random & (choice.top_k > 0)), lambda: _keep_top_k(z, choice.top_k),
                             lambda: jnp.ones(z.shape, bool))
         z = jnp.where(keep, z, _LOWEST)
         keep = jax.lax.cond(jnp.any(random & (choice.top_p < 1.0)), lambda: _keep_top_p(z, choice.top_p),
                             lambda: jnp.ones(z.shape, bool))
-        noise = jnp.where((random & True)[:, None], _noise(choice.seed, choice.index, z.shape[1]), 0.0)
+        noise = _noise(choice.seed, choice.index, z.shape[1])
         return jnp.argmax(jnp.where(keep & (z > _LOWEST), z + noise, -jnp.inf), axis=-1).astype(jnp.int32)
 
     greedy = jnp.argmax(masked, axis=-1).astype(jnp.int32)

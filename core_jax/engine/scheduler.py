@@ -171,6 +171,7 @@ class Scheduler:
     def _drop(self, row: Row, keep: bool) -> None:
         if keep:
             row.pages = self.pool.publish(row.adapter, row.tokens[:row.computed], row.pages, whole=False)
+            self.pool.settle()  # between steps: all that counts as computed is
         self.pool.release(row.pages)
         row.pages, row.computed = [], 0
 

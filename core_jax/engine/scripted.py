@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from core_jax.engine.answer import cut
 from core_jax.engine.backend import OnDone, OnText
 from core_jax.engine.request import Completion, LabelScores, Request
 
@@ -76,8 +77,8 @@ class Scripted:
         tokens = _tokens(text)
         finish = "length" if len(tokens) > sampling.max_tokens else "stop"
         text = "".join(tokens[: sampling.max_tokens])
-        if cuts := [at for at in map(text.find, sampling.stop) if at >= 0]:
-            text, finish = text[: min(cuts)], "stop"
+        if (at := cut(text, sampling.stop)) is not None:
+            text, finish = text[:at], "stop"
         used = len(_tokens(text))
         return Completion(
             text=text, tokens=(), finish=finish, error=None, prompt_tokens=count, cached_tokens=0,

@@ -255,7 +255,8 @@ def _wanted(fields: Fields, models: Models, model: str, prompts: Sequence[Prompt
     grammar = _grammar(fields)
     values = {
         "max_tokens": limit, "temperature": float(fields.get("temperature", (int, float), 1.0)),
-        "top_p": float(fields.get("top_p", (int, float), 1.0)), "top_k": max(fields.number("top_k", -1, 2**31, 0), 0),
+        "top_p": float(fields.get("top_p", (int, float), 1.0)),
+        "top_k": max(fields.number("top_k", -1, 2**31 - 1, 0), 0),
         "stop": tuple(text(f"stop[{i}]", s) for i, s in enumerate(stop)), "logprobs": logprobs,
         "stop_tokens": _token_ids("stop_token_ids", fields.get("stop_token_ids", list, []))}
     fields.close()

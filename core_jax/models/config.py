@@ -9,7 +9,8 @@ from core_jax import rope as R
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
-DECODER_FAMILIES = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}  # model_type -> architecture
+# model_type -> architecture
+DECODER_FAMILIES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
 
 
 def _field(raw: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
@@ -104,9 +105,112 @@ class BertConfig:
         } | family
 
 
+_SPANS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}  # and their old field
+
+
+@dataclasses.dataclass(frozen=True)
+class ModernBertConfig:
+    """Architecture of a ModernBERT encoder, without biases.
+
+    `global_layers`: for each layer, whether a token attends to its whole text; elsewhere to `reach` tokens on either
+    side. The two kinds of layers have ropes of their own. `max_length`: longest sequence that it was made for.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_heads: int
+    intermediate_size: int
+    max_length: int
+    norm_eps: float
+    activation: str
+    global_layers: tuple[bool, ...]
+    reach: int
+    global_rope: R.Rope
+    local_rope: R.Rope
+
+    def __post_init__(self):
+        if self.hidden_size % self.num_heads or self.hidden_size // self.num_heads % 2:
+            raise ValueError(f"got hidden_size {self.hidden_size}, expected an even multiple of num_heads "
+                             f"{self.num_heads}")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"got activation {self.activation!r}, expected one of {ACTIVATIONS}")
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.global_layers)
+
+    @classmethod
+    def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json") -> ModernBertConfig:
+        """From either spelling: a rope and a kind for each layer, or two thetas and every how many layers are global.
+
+        Raises: ValueError naming `where` and the field: another family, a missing or mistyped field, biases.
+        """
+        if (family := raw.get("model_type")) != "modernbert":
+            raise ValueError(f"{where}: model_type: got {family!r}, expected 'modernbert'")
+        for name in ("norm_bias", "attention_bias", "mlp_bias"):
+            if raw.get(name):
+                raise ValueError(f"{where}: {name}: got {raw[name]!r}, which this encoder does not compute")
+
+        def field(name: str, kind: type):
+            return _field(raw, name, kind, where)
+
+        count = field("num_hidden_layers", int)
+        if (kinds := raw.get("layer_types")) is None:
+            every = field("global_attn_every_n_layers", int)
+            kinds = ["sliding_attention" if i % every else "full_attention" for i in range(count)]
+        if not isinstance(kinds, list) or len(kinds) != count or set(kinds) - set(_SPANS):
+            raise ValueError(f"{where}: layer_types: got {kinds!r}, expected one of {tuple(_SPANS)} for each of "
+                             f"{count} layers")
+        ropes, given = [], raw.get("rope_parameters") or {}
+        for kind, theta in _SPANS.items():
+            if (one := given.get(kind)) is None:
+                one = {"rope_theta": field(theta, float)}
+            ropes.append(R.from_hf({"rope_parameters": one}, where=f"{where}: {kind}"))
+        window = field("local_attention", int)
+        if window % 2:
+            raise ValueError(f"{where}: local_attention: got {window}, expected an even number")
+        try:
+            return cls(
+                vocab_size=field("vocab_size", int),
+                hidden_size=field("hidden_size", int),
+                num_heads=field("num_attention_heads", int),
+                intermediate_size=field("intermediate_size", int),
+                max_length=field("max_position_embeddings", int),
+                norm_eps=field("norm_eps", float),
+                activation=field("hidden_activation", str),
+                global_layers=tuple(kind == "full_attention" for kind in kinds),
+                reach=window // 2,
+                global_rope=ropes[0],
+                local_rope=ropes[1],
+            )
+        except ValueError as e:
+            raise ValueError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
+
+    def to_hf(self) -> dict[str, Any]:
+        """config.json of the same network, as Hugging Face reads it."""
+        full, local = _SPANS
+        return {
+            "model_type": "modernbert",
+            "architectures": ["ModernBertModel"],
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "intermediate_size": self.intermediate_size,
+            "max_position_embeddings": self.max_length,
+            "norm_eps": self.norm_eps,
+            "hidden_activation": self.activation,
+            "layer_types": [full if is_global else local for is_global in self.global_layers],
+            "local_attention": 2 * self.reach,
+            "rope_parameters": {full: R.to_hf(self.global_rope), local: R.to_hf(self.local_rope)},
+            "norm_bias": False, "attention_bias": False, "mlp_bias": False,
+            "pad_token_id": None,  # the tokenizer's affair; the default of 50,283 would not fit every vocabulary
+        }
+
+
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
-    """Architecture of a causal decoder: RMSNorm, rotary positions, grouped queries, gated SiLU feed-forward, no bias.
+    """Architecture of a causal decoder: RMSNorm, rotary positions, grouped queries, gated SiLU feed-forward.
 
     `qk_norm`: RMSNorm over each query's and key's head dimension, before the rotation (Qwen3). `num_heads * head_dim`
     need not be `hidden_size`. `max_positions`: longest sequence, in tokens, that the checkpoint was made for.
@@ -136,6 +240,11 @@ class DecoderConfig:
         if self.head_dim % 2:
             raise ValueError(f"got head_dim {self.head_dim}, expected an even number")
 
+    @property
+    def qkv_bias(self) -> bool:
+        """Whether queries, keys and values have a bias (Qwen2 and 2.5); no other projection of any family has one."""
+        return self.family == "qwen2"
+
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json") -> DecoderConfig:
         """Raises: ValueError naming `where` and the field: another family, a missing or mistyped field, whatever this
@@ -143,9 +252,12 @@ class DecoderConfig:
         family = raw.get("model_type")
         if family not in DECODER_FAMILIES:
             raise ValueError(f"{where}: model_type: got {family!r}, expected one of {tuple(DECODER_FAMILIES)}")
-        for name in ("attention_bias", "mlp_bias", "use_sliding_window", "rope_interleaved", "quantization_config"):
+        for name in ("attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention",
+                     "rope_interleaved", "quantization_config"):
             if raw.get(name):
                 raise ValueError(f"{where}: {name}: got {raw[name]!r}, which this decoder does not compute")
+        if raw.get("is_causal", True) is False:
+            raise ValueError(f"{where}: is_causal: got False, which this decoder does not compute")
         if other := set(raw.get("layer_types") or ()) - {"full_attention"}:
             raise ValueError(f"{where}: layer_types: got {sorted(other)}, expected 'full_attention' alone")
         if raw.get("partial_rotary_factor", 1) not in (None, 1):
@@ -156,7 +268,7 @@ class DecoderConfig:
 
         if (activation := field("hidden_act", str)) != "silu":
             raise ValueError(f"{where}: hidden_act: got {activation!r}, expected 'silu'")
-        if family == "llama" and raw.get("head_dim") is None:  # older files leave it to be derived
+        if family != "qwen3" and raw.get("head_dim") is None:  # these families' files leave it to be derived
             head_dim, rest = divmod(field("hidden_size", int), field("num_attention_heads", int))
             if rest:
                 raise ValueError(f"{where}: head_dim: missing, and hidden_size is no multiple of num_attention_heads")
@@ -198,9 +310,8 @@ class DecoderConfig:
             "hidden_act": "silu",
             "rms_norm_eps": self.rms_norm_eps,
             "tie_word_embeddings": self.tie_embeddings,
-            "attention_bias": False,
             "max_position_embeddings": self.max_positions,
             "rope_parameters": rope,
             "rope_theta": self.rope.theta,
             "rope_scaling": old,
-        }
+        } | ({} if self.qkv_bias else {"attention_bias": False})  # Qwen2 has no such field, and its biases always

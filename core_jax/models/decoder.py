@@ -1,4 +1,4 @@
-"""Causal decoder, Qwen3 and Llama: token ids -> hidden states -> logits.
+"""Causal decoder, Qwen3, Qwen2.5 and Llama: token ids -> hidden states -> logits.
 
 Top to bottom: the parameter tree (declared once), its Hugging Face names, the NNX module, projections and norms, the
 layers, a whole batch, logits. Who keeps keys and values is the caller's business: `run_layers` hands each layer's
@@ -27,6 +27,8 @@ from core_jax import axes as A
 from core_jax import params as P
 from core_jax import rope as R
 from core_jax.ckpt.hf import Source
+from core_jax.mesh import TENSOR, Rules
+from core_jax.models import pooled
 from core_jax.models.config import DecoderConfig
 
 FEW_ROWS = 256  # up to here the weights go on the left of the product on a CPU
@@ -41,7 +43,7 @@ def spec(config: DecoderConfig, dtype: str = "float32", *, head: bool = True) ->
     """Every parameter once: shape, logical axes, initialiser.
 
     Args:
-        dtype: of the matrices; norm scales are float32 always.
+        dtype: of the matrices; norm scales and biases are float32 always.
         head: False leaves the language-model head out (an embedding model); with tied embeddings there is none anyway.
     """
     d, f, n, h = config.hidden_size, config.intermediate_size, config.num_layers, config.head_dim
@@ -53,16 +55,19 @@ def spec(config: DecoderConfig, dtype: str = "float32", *, head: bool = True) ->
     def matrix(out: int, in_: int, *axes: str) -> P.ParamSpec:
         return P.ParamSpec((n, out, in_), (A.LAYERS, *axes), dtype=dtype)
 
+    def vector(width: int, axis: str, init: str) -> P.ParamSpec:
+        return P.ParamSpec((n, width), (A.LAYERS, axis), init)
+
     def scale(width: int, axis: str) -> P.ParamSpec:
-        return P.ParamSpec((n, width), (A.LAYERS, axis), "ones")
+        return vector(width, axis, "ones")
 
     tree: P.Tree = {
         "embed": {"token": table()},
         "layers": {
             "norm1": scale(d, A.EMBED),
             "wq": matrix(q, d, A.HEADS, A.EMBED),
-            "wk": matrix(kv, d, A.HEADS, A.EMBED),
-            "wv": matrix(kv, d, A.HEADS, A.EMBED),
+            "wk": matrix(kv, d, A.KV_HEADS, A.EMBED),
+            "wv": matrix(kv, d, A.KV_HEADS, A.EMBED),
             "wo": matrix(d, q, A.EMBED, A.HEADS),
             "norm2": scale(d, A.EMBED),
             "w_gate": matrix(f, d, A.FFN, A.EMBED),
@@ -73,15 +78,43 @@ def spec(config: DecoderConfig, dtype: str = "float32", *, head: bool = True) ->
     }
     if config.qk_norm:
         tree["layers"] |= {"q_norm": scale(h, A.HEAD_DIM), "k_norm": scale(h, A.HEAD_DIM)}
+    if config.qkv_bias:
+        tree["layers"] |= {"bq": vector(q, A.HEADS, "zeros"), "bk": vector(kv, A.KV_HEADS, "zeros"),
+                           "bv": vector(kv, A.KV_HEADS, "zeros")}
     if head and not config.tie_embeddings:
         tree["head"] = table()
     return tree
 
 
+def rules(config: DecoderConfig, mesh: jax.sharding.Mesh, wanted: Rules = TENSOR) -> Rules:
+    """`wanted` as this decoder divides on this mesh.
+
+    Key and value heads, or a vocabulary, that their mesh axis does not divide are whole on every device: with more
+    devices on the axis than there are key and value heads, each holds the pages of all of them.
+
+    Raises:
+        ValueError: heads, feed-forward or width that their mesh axis does not divide; the message names the sizes.
+    """
+    must = {A.HEADS: "num_heads", A.FFN: "intermediate_size", A.EMBED: "hidden_size"}
+    may = {A.KV_HEADS: "num_kv_heads", A.VOCAB: "vocab_size"}
+    whole = []
+    for name, axis in wanted.table:
+        field = must.get(name) or may.get(name)
+        if field is None or axis is None or getattr(config, field) % mesh.shape[axis] == 0:
+            continue
+        if name in must:
+            raise ValueError(f"{field}: got {getattr(config, field)}, expected a multiple of the {mesh.shape[axis]} "
+                             f"devices of mesh axis {axis!r}")
+        whole.append(name)
+    return wanted.without(*whole)
+
+
 _LAYER_KEYS = {
-    "norm1": "input_layernorm", "wq": "self_attn.q_proj", "wk": "self_attn.k_proj", "wv": "self_attn.v_proj",
-    "wo": "self_attn.o_proj", "norm2": "post_attention_layernorm", "w_gate": "mlp.gate_proj", "w_up": "mlp.up_proj",
-    "w_down": "mlp.down_proj", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
+    "norm1": "input_layernorm.weight", "norm2": "post_attention_layernorm.weight",
+    "wq": "self_attn.q_proj.weight", "wk": "self_attn.k_proj.weight", "wv": "self_attn.v_proj.weight",
+    "bq": "self_attn.q_proj.bias", "bk": "self_attn.k_proj.bias", "bv": "self_attn.v_proj.bias",
+    "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight", "wo": "self_attn.o_proj.weight",
+    "w_gate": "mlp.gate_proj.weight", "w_up": "mlp.up_proj.weight", "w_down": "mlp.down_proj.weight",
 }
 IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)  # a buffer in old files
 HEAD = r"lm_head\.weight"  # ignorable too where a model is read without head
@@ -97,7 +130,7 @@ def hf_sources(config: DecoderConfig, *, head: bool = True) -> dict[str, Source]
     stem = "model." if head else ""
     out = {"embed/token": Source((f"{stem}embed_tokens.weight",)), "norm": Source((f"{stem}norm.weight",))}
     for name in spec(config)["layers"]:
-        keys = tuple(f"{stem}layers.{i}.{_LAYER_KEYS[name]}.weight" for i in range(config.num_layers))
+        keys = tuple(f"{stem}layers.{i}.{_LAYER_KEYS[name]}" for i in range(config.num_layers))
         out[f"layers/{name}"] = Source(keys, stacked=True)
     if head and not config.tie_embeddings:
         out["head"] = Source(("lm_head.weight",))
@@ -131,6 +164,8 @@ class Decoder(nnx.Module):
 Dense = Callable[[jax.Array, P.Tree, str], jax.Array]
 # layer (int32 scalar), q [M, N, H] not yet scaled by 1/sqrt(H), k and v [M, K, H], state -> [M, N, H], state
 Attend = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+# x [M, D] between layers -> x, laid over a mesh (`core_jax.mesh.tokens_over`)
+Spread = Callable[[jax.Array], jax.Array]
 
 
 def dense(x: jax.Array, layer: P.Tree, name: str) -> jax.Array:
@@ -165,6 +200,11 @@ def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
     return (y * jnp.expand_dims(scale.astype(jnp.float32), range(x.ndim - 1))).astype(x.dtype)
 
 
+def _shift(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """x: [M, out], bias: [out] -> [M, out] in the dtype of x; added in float32."""
+    return (x.astype(jnp.float32) + bias.astype(jnp.float32)[None]).astype(x.dtype)
+
+
 def unstack(params: P.Tree) -> P.Tree:
     """The same parameters with one tree a layer in place of stacked ones, for `run_layers`; never saved like this.
 
@@ -184,7 +224,7 @@ def embed(params: P.Tree, ids: jax.Array) -> jax.Array:
 
 def run_layers(
     config: DecoderConfig, params: P.Tree, x: jax.Array, positions: jax.Array, attend: Attend, state: Any, *,
-    dense: Dense = dense, overlay: P.Tree | None = None, remat: str | None = None,
+    dense: Dense = dense, overlay: P.Tree | None = None, remat: str | None = None, spread: Spread = lambda x: x,
 ) -> tuple[jax.Array, Any]:
     """All layers, without the final norm.
 
@@ -197,6 +237,8 @@ def run_layers(
         dense: one projection; it sees the layer's parameters and overlay in one dict.
         overlay: more parameters of the layers, stacked `[L, ...]`: adapters, or names that replace the base's.
         remat: None keeps every activation for the backward pass, else a key of `REMAT`.
+        spread: where the parameters lie on a mesh, says where the tokens lie; without it the compiler lays out tokens
+            as the parameters are, and devices along `data` may all compute the same.
 
     Returns:
         ([M, D], state).
@@ -213,19 +255,21 @@ def run_layers(
         return checkpoint_name(dense(y, p, name), name)
 
     def layer(carry: tuple[jax.Array, Any], p: P.Tree, extra: P.Tree, index: jax.Array) -> tuple[jax.Array, Any]:
-        x, state = carry
+        x, state = spread(carry[0]), carry[1]
         p = p | extra
         y = rms_norm(x, p["norm1"], eps)
-        q = project(y, p, "wq").reshape(m, config.num_heads, h)
-        k = project(y, p, "wk").reshape(m, config.num_kv_heads, h)
-        v = project(y, p, "wv").reshape(m, config.num_kv_heads, h)
+        q, k, v = (project(y, p, name) for name in ("wq", "wk", "wv"))
+        if config.qkv_bias:
+            q, k, v = _shift(q, p["bq"]), _shift(k, p["bk"]), _shift(v, p["bv"])
+        q = q.reshape(m, config.num_heads, h)
+        k, v = (y.reshape(m, config.num_kv_heads, h) for y in (k, v))
         if config.qk_norm:
             q, k = rms_norm(q, p["q_norm"], eps), rms_norm(k, p["k_norm"], eps)
         mixed, state = attend(index, R.rotate(q, cos, sin), R.rotate(k, cos, sin), v, state)
         x = x + project(mixed.astype(x.dtype).reshape(m, config.num_heads * h), p, "wo")
         y = rms_norm(x, p["norm2"], eps)
         y = jax.nn.silu(project(y, p, "w_gate")) * project(y, p, "w_up")
-        return x + project(y, p, "w_down"), state
+        return spread(x + project(y, p, "w_down")), state
 
     if remat is not None:
         layer = jax.checkpoint(layer, policy=REMAT[remat])
@@ -243,20 +287,21 @@ def _mix(q: jax.Array, k: jax.Array, v: jax.Array, segments: jax.Array, first: i
     """Causal attention of a block of queries.
 
     Args:
-        q: [B*K, G, T, H]: the G query heads of each kv head; k, v: [B*K, S, H].
+        q: [B, K, G, T, H]: the G query heads of each kv head; k, v: [B, K, S, H]. B and K stay apart, as a mesh has
+            them over two of its axes.
         segments: [B, S] int32 of the keys; the queries are the T columns from `first` on.
         first: column of the first query, static.
     """
-    (c, g, t, h), s, b = q.shape, k.shape[1], segments.shape[0]
+    (b, kv, g, t, h), s = q.shape, k.shape[2]
     mine = segments[:, first:first + t]
     allowed = (mine[:, :, None] == segments[:, None]) & (
         first + jnp.arange(t, dtype=jnp.int32)[:, None] >= jnp.arange(s, dtype=jnp.int32)[None])[None]
-    scores = jnp.matmul(q.reshape(c, g * t, h), k.swapaxes(1, 2), preferred_element_type=jnp.float32) * scale
-    scores = scores.reshape(b, c // b * g, t, s)
-    scores = jnp.where(allowed[:, None], scores, jnp.finfo(jnp.float32).min).reshape(c, g * t, s)
+    scores = jnp.matmul(q.reshape(b, kv, g * t, h), k.swapaxes(2, 3), preferred_element_type=jnp.float32) * scale
+    scores = scores.reshape(b, kv * g, t, s)
+    scores = jnp.where(allowed[:, None], scores, jnp.finfo(jnp.float32).min).reshape(b, kv, g * t, s)
     weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
     mixed = jnp.matmul(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
-    return (mixed / jnp.sum(weights, axis=-1, keepdims=True)).reshape(c, g, t, h)
+    return (mixed / jnp.sum(weights, axis=-1, keepdims=True)).reshape(b, kv, g, t, h)
 
 
 def _attend_grid(
@@ -270,17 +315,17 @@ def _attend_grid(
     (b, t), (_, n, h), kv = segments.shape, q.shape, k.shape[1]
 
     def heads(y: jax.Array) -> jax.Array:
-        return y.reshape(b, t, kv, -1, h).transpose(0, 2, 3, 1, 4).reshape(b * kv, -1, t, h)
+        return y.reshape(b, t, kv, -1, h).transpose(0, 2, 3, 1, 4)
 
-    q, k, v = heads(q), heads(k)[:, 0], heads(v)[:, 0]
+    q, k, v = heads(q), heads(k)[:, :, 0], heads(v)[:, :, 0]
     mix = functools.partial(_mix, scale=1.0 / math.sqrt(h))
     if t > QUERY_BLOCK:
         mix = jax.checkpoint(mix, static_argnums=4)
     blocks = []
     for first in range(0, t, QUERY_BLOCK):
         stop = min(first + QUERY_BLOCK, t)
-        blocks.append(mix(q[:, :, first:stop], k[:, :stop], v[:, :stop], segments[:, :stop], first))
-    mixed = jnp.concatenate(blocks, axis=2).reshape(b, n, t, h).transpose(0, 2, 1, 3)
+        blocks.append(mix(q[:, :, :, first:stop], k[:, :, :stop], v[:, :, :stop], segments[:, :stop], first))
+    mixed = jnp.concatenate(blocks, axis=3).reshape(b, n, t, h).transpose(0, 2, 1, 3)
     return mixed.reshape(b * t, n, h), state
 
 
@@ -294,7 +339,7 @@ def _positions(segments: jax.Array) -> jax.Array:
 def forward(
     config: DecoderConfig, params: P.Tree, ids: jax.Array, *, positions: jax.Array | None = None,
     segments: jax.Array | None = None, mask: jax.Array | None = None, dense: Dense = dense,
-    overlay: P.Tree | None = None, remat: str | None = None,
+    overlay: P.Tree | None = None, remat: str | None = None, spread: Spread = lambda x: x,
 ) -> jax.Array:
     """Hidden states of a batch, after the final norm: each token sees itself and the earlier tokens of its segment.
 
@@ -306,7 +351,7 @@ def forward(
             text has the same positions wherever it stands.
         segments: [B, T] int32, equal within one packed text; texts are contiguous, padding has its own number.
         mask: [B, T] bool, True = token, False = padding on either side.
-        dense, overlay, remat: as in `run_layers`.
+        dense, overlay, remat, spread: as in `run_layers`.
 
     Returns:
         [B, T, D] in the dtype of the embedding table; finite but undefined at padding.
@@ -320,8 +365,25 @@ def forward(
         positions = _positions(segments)
     attend = functools.partial(_attend_grid, segments=segments)
     x, _ = run_layers(config, params, embed(params, ids).reshape(b * t, -1), positions.reshape(b * t), attend, (),
-                      dense=dense, overlay=overlay, remat=remat)
+                      dense=dense, overlay=overlay, remat=remat, spread=spread)
     return rms_norm(x, params["norm"], config.rms_norm_eps).reshape(b, t, -1)
+
+
+def hidden(
+    config: DecoderConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, attend: pooled.Attend
+) -> jax.Array:
+    """ids, positions: [M] int32 of texts laid end to end -> hidden states after the final norm, [M, D] in the dtype of
+    the embedding table (`pooled.Hidden`); head or not, the parameters serve."""
+    def mix(q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array) -> jax.Array:
+        flat = (y.reshape(-1, *y.shape[2:]) for y in (q, k, v))  # padding follows the text, so no token sees it
+        mixed, _ = _attend_grid(jnp.int32(0), *flat, (), segments=jnp.zeros(real.shape, jnp.int32))
+        return mixed.reshape(q.shape).astype(q.dtype)
+
+    def attend_layer(layer: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        return attend(mix, q, k, v), state
+
+    x, _ = run_layers(config, params, embed(params, ids), positions, attend_layer, ())
+    return rms_norm(x, params["norm"], config.rms_norm_eps)
 
 
 def logits(config: DecoderConfig, params: P.Tree, hidden: jax.Array) -> jax.Array:

@@ -1,18 +1,13 @@
 """BERT-family text encoder: token ids -> hidden states -> one vector a text (Devlin et al., 2019).
 
-Top to bottom: the parameter tree (declared once), its Hugging Face names, the NNX module, the pure forward pass,
-pooling. Layers are stacked `[L, ...]` and scanned. Letters: B batch, T tokens of a text, M = tokens of a batch laid end
-to end, D model width, N heads, H head dim, F feed-forward width, V vocabulary, L layers.
-
-Attention is a plain batched matmul on `[.., T, H]`, with the exponential not normalised and the division done on the
-product with the values: on XLA:CPU several times faster than the einsum over four axes (perf.md A).
+Top to bottom: the parameter tree (declared once), its Hugging Face names, the NNX module, the pure forward pass.
+Layers are stacked `[L, ...]` and scanned; `pooled.vectors(encoder.hidden, ...)` makes vectors. Letters: B batch,
+T tokens of a text, M = tokens of a batch laid end to end, D model width, N heads, H head dim, F feed-forward width,
+V vocabulary, L layers.
 """
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +16,10 @@ from flax import nnx
 from core_jax import axes as A
 from core_jax import params as P
 from core_jax.ckpt.hf import Source
+from core_jax.models import pooled
 from core_jax.models.config import BertConfig
 
-POOLINGS = ("mean", "cls", "last")
-_ACTIVATION = {
+ACTIVATION = {
     "gelu": functools.partial(jax.nn.gelu, approximate=False),
     "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
     "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
@@ -117,65 +112,18 @@ def _layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> 
     return centred * jax.lax.rsqrt(variance + eps) * scale[None] + bias[None]
 
 
-# q, k, v: [M, D] -> softmax(q k^T) v of every token over its own text's tokens, [M, D]
-Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-
-
-def _mix(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
-    """q, k, v: [G, T, H]; mask: [G, T] True = attended -> softmax(q k^T) v, [G, T, H]."""
-    scores = jnp.where(mask[:, None, :], jnp.matmul(q, k.swapaxes(1, 2)), jnp.finfo(jnp.float32).min)
-    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-    return jnp.matmul(weights, v) / jnp.sum(weights, axis=-1, keepdims=True)
-
-
-def _attend_grid(
-    q: jax.Array, k: jax.Array, v: jax.Array, *, spread: Callable[[jax.Array], jax.Array],
-    collect: Callable[[jax.Array], jax.Array], mask: jax.Array, heads: int,
+def hidden(
+    config: BertConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, attend: pooled.Attend
 ) -> jax.Array:
-    """All texts at once. spread: [M, D] -> [B, T, D]; collect: back; mask: [B, T] True = token."""
-    (b, t), d = mask.shape, q.shape[1]
-
-    def split(y: jax.Array) -> jax.Array:
-        return spread(y).reshape(b, t, heads, d // heads).transpose(0, 2, 1, 3).reshape(b * heads, t, d // heads)
-
-    mixed = _mix(split(q), split(k), split(v), jnp.repeat(mask, heads, axis=0))
-    return collect(mixed.reshape(b, heads, t, d // heads).transpose(0, 2, 1, 3).reshape(b, t, d))
-
-
-def _attend_texts(
-    q: jax.Array, k: jax.Array, v: jax.Array, *, starts: jax.Array, lengths: jax.Array, width: int, heads: int
-) -> jax.Array:
-    """One text after another: on a CPU its scores stay in cache, and slices are cheaper than gathers.
-
-    Text i is rows [starts[i], starts[i] + lengths[i]), starts rising. A slice is `width` rows; what a text writes past
-    its end is overwritten by the next one.
-    """
-    (m, d), count = q.shape, jnp.sum(lengths > 0, dtype=jnp.int32)
-    q, k, v = (jnp.pad(y, ((0, width), (0, 0))) for y in (q, k, v))
-    column = jnp.arange(width, dtype=jnp.int32)
-
-    def one(i: jax.Array, out: jax.Array) -> jax.Array:
-        def heads_of(y: jax.Array) -> jax.Array:
-            y = jax.lax.dynamic_slice_in_dim(y, starts[i], width)
-            return y.reshape(width, heads, d // heads).transpose(1, 0, 2)
-
-        mask = jnp.broadcast_to((column < lengths[i])[None], (heads, width))
-        mixed = _mix(heads_of(q), heads_of(k), heads_of(v), mask).transpose(1, 0, 2).reshape(width, d)
-        return jax.lax.dynamic_update_slice_in_dim(out, mixed, starts[i], axis=0)
-
-    return jax.lax.fori_loop(0, count, one, jnp.zeros_like(q))[:m]
-
-
-def _hidden(config: BertConfig, params: P.Tree, ids: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-    """ids, positions: [M] int32 -> last hidden states [M, D]."""
-    e, eps = params["embed"], config.layer_norm_eps
-    x = e["token"][ids] + e["position"][positions + config.position_offset] + e["type"][0][None]
-    x = _layer_norm(x, e["ln_scale"], e["ln_bias"], eps)
-    activation, scale = _ACTIVATION[config.activation], 1.0 / math.sqrt(config.hidden_size // config.num_heads)
+    """ids, positions: [M] int32 -> last hidden states, float32 [M, D] (`pooled.Hidden`)."""
+    e, eps, m = params["embed"], config.layer_norm_eps, ids.shape[0]
+    row = jnp.minimum(positions, config.max_length - 1) + config.position_offset
+    x = _layer_norm(e["token"][ids] + e["position"][row] + e["type"][0][None], e["ln_scale"], e["ln_bias"], eps)
+    activation = ACTIVATION[config.activation]
 
     def layer(x: jax.Array, p: P.Tree) -> tuple[jax.Array, None]:
-        q = (x @ p["wq"] + p["bq"][None]) * scale
-        mixed = attend(q, x @ p["wk"] + p["bk"][None], x @ p["wv"] + p["bv"][None])
+        q, k, v = ((x @ p[f"w{name}"] + p[f"b{name}"][None]).reshape(m, config.num_heads, -1) for name in "qkv")
+        mixed = attend(pooled.mix, q, k, v).reshape(m, -1)
         x = _layer_norm(x + mixed @ p["wo"] + p["bo"][None], p["ln1_scale"], p["ln1_bias"], eps)
         y = activation(x @ p["w1"] + p["b1"][None]) @ p["w2"] + p["b2"][None]
         return _layer_norm(x + y, p["ln2_scale"], p["ln2_bias"], eps), None
@@ -195,57 +143,4 @@ def forward(config: BertConfig, params: P.Tree, ids: jax.Array, mask: jax.Array)
     Returns:
         [B, T, D] float32; what stands at padding is undefined.
     """
-    b, t = ids.shape
-    attend = functools.partial(
-        _attend_grid, spread=lambda y: y.reshape(b, t, -1), collect=lambda y: y.reshape(b * t, -1), mask=mask,
-        heads=config.num_heads)
-    positions = jnp.tile(jnp.arange(t, dtype=jnp.int32), b)
-    return _hidden(config, params, ids.reshape(b * t), positions, attend).reshape(b, t, -1)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "width", "pooling", "normalized"))
-def embed_packed(
-    config: BertConfig, params: P.Tree, ids: jax.Array, lengths: jax.Array, *, width: int, pooling: str, normalized: bool
-) -> jax.Array:
-    """Sentence vectors of texts laid end to end: all but attention runs on tokens alone, whatever their lengths.
-
-    Args:
-        ids: [M] int32, the texts' tokens one text after the other, then filler.
-        lengths: [B] int32, tokens of each text; 0 in unused slots, whose vectors are undefined (but finite).
-        width: T, at least the longest length (it may exceed `config.max_length`); attention is computed on [B, T].
-        pooling: "mean" over a text's tokens, "cls" its first token, "last" its last one.
-
-    Returns:
-        [B, D] float32.
-
-    Raises:
-        ValueError: another pooling.
-    """
-    if pooling not in POOLINGS:
-        raise ValueError(f"got pooling {pooling!r}, expected one of {POOLINGS}")
-    m, b = ids.shape[0], lengths.shape[0]
-    stops = jnp.cumsum(lengths, dtype=jnp.int32)
-    starts = stops - lengths
-    place = jnp.arange(m, dtype=jnp.int32)
-    row = jnp.minimum(jnp.searchsorted(stops, place, side="right").astype(jnp.int32), b - 1)  # of each token
-    position = jnp.clip(place - starts[row], 0, min(width, config.max_length) - 1)  # filler reads real rows too
-    column = jnp.arange(width, dtype=jnp.int32)
-    token = jnp.minimum(starts[:, None] + column[None], m - 1)  # of each cell of [B, T]
-    by_text = functools.partial(
-        _attend_texts, starts=starts, lengths=lengths, width=width, heads=config.num_heads)
-    at_once = functools.partial(
-        _attend_grid, spread=lambda y: y[token], collect=lambda y: y.reshape(b * width, -1)[row * width + position],
-        mask=column[None] < lengths[:, None], heads=config.num_heads)
-
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return jax.lax.platform_dependent(q, k, v, cpu=by_text, default=at_once)
-
-    hidden = _hidden(config, params, ids, position, attend)
-    if pooling == "mean":
-        mine = (row[None] == jnp.arange(b, dtype=jnp.int32)[:, None]) & (place < stops[-1])[None]
-        x = (mine.astype(jnp.float32) @ hidden) / jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
-    else:
-        x = hidden[jnp.minimum(starts if pooling == "cls" else jnp.maximum(stops - 1, 0), m - 1)]
-    if not normalized:
-        return x
-    return x / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True)), 1e-12)
+    return pooled.padded(hidden, config, params, ids, mask)

@@ -123,6 +123,7 @@ def _evidence(
             )
     return {
         "quote": quote,
+        "verified": check is not None and check["ok"],
         "failed": failed,
         "badges": badges,
         "diff": diff,

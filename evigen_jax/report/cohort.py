@@ -128,7 +128,7 @@ def pass_rates(cases: Sequence[Any]) -> list[dict[str, Any]]:
         (q["score_rapidfuzz"] or 0) >= v["threshold"] for v in checks for f in v.get("factors") or [] for q in f["quotes"]
     ]
     rows = [
-        ("Rationales, all ten mechanical checks", sum(bool(v.get("s1_pass")) for v in checks), len(written)),
+        ("Rationales, all mechanical checks", sum(bool(v.get("s1_pass")) for v in checks), len(written)),
         (
             f"Rationales, the paper's form (rapidfuzz, threshold {least})",
             sum(bool(v.get("s1_pass_rapidfuzz")) for v in checks),
@@ -251,7 +251,7 @@ def build(
         "encoder_id": run_info["encoder_id"],
         "generators": [{"name": n, "model": m, "is_llm": llm} for n, m, llm in names],
         "auc": "" if metrics.get("auc") is None else plain(metrics["auc"], 3),
-        "auc_ci": "" if not auc_ci else f"{plain(auc_ci[0], 3)} to {plain(auc_ci[1], 3)}",
+        "auc_ci": "" if not auc_ci or auc_ci[0] == auc_ci[1] else f"{plain(auc_ci[0], 3)} to {plain(auc_ci[1], 3)}",
         "ece": "" if metrics.get("ece") is None else plain(metrics["ece"], 3),
         "ece_bins": str(metrics.get("ece_bins") or "?"),
         "base_rate": "" if metrics.get("base_rate") is None else percent(metrics["base_rate"]),

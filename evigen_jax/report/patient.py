@@ -108,7 +108,7 @@ def build(
 
     cards = cards_of(pack, case.rationale, case.verification, sources, flags)
     generator = (case.rationale or {}).get("generator")
-    labels = {c["item"]["rank"]: _label(c, generator) for c in cards[: len(pack["items"])]}
+    labels = {c["item"]["rank"]: _label(c) for c in cards[: len(pack["items"])]}
     if not pack["converged"]:
         flags.add("Attribution did not converge")
     failure = (case.rationale or {}).get("failed_reason") or (case.verification or {}).get("failed_reason")
@@ -204,12 +204,10 @@ def build(
     return page, record
 
 
-def _label(card: Mapping[str, Any], generator: Mapping[str, Any] | None) -> str:
-    """Name of a row of the strip: a language model's summary, else the words quoted, else the observation's own."""
-    quoted = card["evidence"][0]["quote"] if card["evidence"] else ""
-    if generator and not generator["is_llm"] and quoted.strip():
-        return f"\u201c{clip(quoted, 110)}\u201d"
-    return clip(card["summary"] or card["item"]["text"], 110)
+def _label(card: Mapping[str, Any]) -> str:
+    """Name of a row of the strip, always in the record's words: the first quote that was found, else the passage's own."""
+    found = [e["quote"] for e in card["evidence"] if e["verified"] and e["quote"].strip()]
+    return f"\u201c{clip(found[0] if found else card['item']['text'], 110)}\u201d"
 
 
 def _verdict(case: Case, name: str) -> str:

@@ -56,7 +56,7 @@ def ours(case: dict):
     asked = prompts(case["batch"])
     tokens = sum(len(p) + case["new"] + 128 for p in asked)
     limits = Limits(rows=case["batch"], length=2048, tokens=max(tokens, 2048), horizon=16)
-    engine = Engine.load(model_path("smollm2"), limits=limits, unroll=bool(os.environ.get("UNROLL")))
+    engine = Engine.load("smollm2", limits=limits, unroll=bool(os.environ.get("UNROLL")))
     engine.tokenizer.eos_ids = ()  # no answer ends early, on either side
     sampling = Sampling(max_tokens=case["new"])
     requests = [Request(tuple(p), sampling) for p in asked]

@@ -24,6 +24,21 @@ HEADERS = (
     "{% set content = '<|im_start|>' + message['role'] + '\n\n'+ message['content'] | trim + '<|im_end|>' %}"
     "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n\n' }}{% endif %}")
+DEFAULTED = (  # as Qwen2.5's: a system turn of the template's own where the talk begins without one
+    "{%- if messages[0]['role'] == 'system' %}\n"
+    "    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}\n"
+    "{%- else %}\n"
+    "    {{- '<|im_start|>system\\nYou help.<|im_end|>\\n' }}\n"
+    "{%- endif %}\n"
+    "{%- for message in messages %}\n"
+    "    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) or (message.role == 'assistant'"
+    " and not message.tool_calls) %}\n"
+    "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n"
+    "    {%- endif %}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}\n"
+    "    {{- '<|im_start|>assistant\\n' }}\n"
+    "{%- endif %}\n")
 EVERYTHING = (
     "{% if messages[0]['role'] == 'critic' %}{{ raise_exception('no critics here') }}{% endif %}\n"
     "{% set ns = namespace(seen=0) %}\n"

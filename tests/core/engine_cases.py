@@ -12,6 +12,7 @@ import numpy as np
 from chat_cases import write_tokenizer
 
 from core_jax import params as P
+from core_jax.engine import sample
 from core_jax.engine.engine import Engine, Limits
 from core_jax.engine.request import Sampling
 from core_jax.models import decoder
@@ -55,7 +56,7 @@ def params(family: str = "llama") -> P.Tree:
 
 
 def engine(family: str = "llama", *, unroll: bool = False, adapters=None, grammars=None, on_step=None, **limits) -> Engine:
-    limits = {"rows": 4, "page": 16, "tokens": 4 * LENGTH, "length": LENGTH, "chunk": 32, "horizon": 4} | limits
+    limits = {"rows": 4, "page": 16, "tokens": 4 * LENGTH, "length": LENGTH, "chunk": 16, "horizon": 4} | limits
     return Engine(config(family), params(family), tokenizer(), model="tiny", limits=Limits(**limits), unroll=unroll,
                   adapters=adapters, grammars=grammars, on_step=on_step)
 
@@ -77,6 +78,26 @@ def greedy(prompt, count: int, family: str = "llama", tree: P.Tree | None = None
     tokens = list(prompt)
     for _ in range(count):
         token = int(logits(tokens, family, tree)[-1].argmax())
+        if token in tokenizer().eos_ids:
+            break
+        tokens.append(token)
+    return tuple(tokens[len(prompt):])
+
+
+@functools.cache
+def _draw():
+    return jax.jit(sample.sample)
+
+
+def drawn(prompt, sampling: Sampling, family: str = "llama") -> tuple[int, ...]:
+    """As `greedy`, each token drawn as `sampling` says."""
+    tokens = list(prompt)
+    everything = np.full((1, sample.words(config(family).vocab_size)), 0xFFFFFFFF, np.uint32)
+    for i in range(sampling.max_tokens):
+        choice = sample.Choice(*(np.array([x], t) for x, t in (
+            (sampling.temperature, np.float32), (sampling.top_p, np.float32), (sampling.top_k, np.int32),
+            (sampling.seed, np.uint32), (i, np.int32))))
+        token = int(_draw()(logits(tokens, family)[-1:], choice, everything)[0][0])
         if token in tokenizer().eos_ids:
             break
         tokens.append(token)

@@ -442,7 +442,8 @@ def test_a_scripted_answer_is_cut_as_a_model_would():
         " beta",
         " gamma\n",
     ]
-    assert len(backend.requests) == 4
+    assert backend.submit([Request("p", Sampling(stop=(" beta", "eta", "bet")))])[0].text == "alpha "
+    assert len(backend.requests) == 5
 
 
 def test_scripted_scores():

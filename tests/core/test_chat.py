@@ -42,7 +42,10 @@ def peer(folder):
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("template", [C.CHATML, C.HEADERS, C.EVERYTHING], ids=["chatml", "headers", "everything"])
+TEMPLATES = {"chatml": C.CHATML, "headers": C.HEADERS, "defaulted": C.DEFAULTED, "everything": C.EVERYTHING}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 @pytest.mark.parametrize("talk", TALKS)
 def test_text_and_ids_are_transformers(tokenizer, peer, template, talk):
     _compare(tokenizer, peer, TALKS[talk], template)
@@ -91,7 +94,7 @@ fragments = st.lists(st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["system", "user", "tool"]), fragments.map("".join)), min_size=1, max_size=3),
-       st.sampled_from([C.CHATML, C.HEADERS]))
+       st.sampled_from([C.CHATML, C.HEADERS, C.DEFAULTED]))
 def test_no_text_makes_control_tokens(tokenizer, turns, template):
     talk = [{"role": role, "content": content} for role, content in turns]
     calm = [m | {"content": "x"} for m in talk]

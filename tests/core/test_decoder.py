@@ -21,6 +21,7 @@ CONFIG = DecoderConfig(
     family="qwen3", vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8,
     intermediate_size=24, rms_norm_eps=1e-6, tie_embeddings=False, qk_norm=True, rope=Default(1e4), max_positions=64)
 LLAMA = dataclasses.replace(CONFIG, family="llama", qk_norm=False, tie_embeddings=True)
+QWEN2 = dataclasses.replace(LLAMA, family="qwen2")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def _decode(config, params, ids, *, dtype=np.float32):
     return np.stack(out, axis=1), compiled, cache
 
 
-@pytest.mark.parametrize("config, apart", [(CONFIG, False), (CONFIG, True), (LLAMA, True)])
+@pytest.mark.parametrize("config, apart", [(CONFIG, False), (CONFIG, True), (LLAMA, True), (QWEN2, False)])
 def test_decoding_with_a_cache_in_the_carry_equals_the_whole(config, apart):
     params = random_weights(decoder.spec(config))
     ids = _ids(2, 9)
@@ -189,10 +190,30 @@ def gradient(params):
     return of
 
 
+def _dead(gradient):
+    """Names of the parameters that change nothing."""
+    return {"/".join(k.key for k in path) for path, g in jax.tree_util.tree_leaves_with_path(gradient)
+            if np.abs(g).max() < 1e-6}
+
+
 def test_every_parameter_changes_the_output(gradient):
-    norms = {"/".join(k.key for k in path): float(np.abs(g).max())
-             for path, g in jax.tree_util.tree_leaves_with_path(gradient(None))}
-    assert {name for name, norm in norms.items() if norm < 1e-6} == set()
+    assert _dead(gradient(None)) == set()
+
+
+def test_biases_are_added_before_the_rotation_beside_any_projection():
+    """A key bias too is seen: the rotation turns it by the distance. `dense` never sees a bias."""
+    params = random_weights(decoder.spec(QWEN2))
+    assert _dead(jit(jax.grad(lambda p: jnp.mean(jnp.sin(decoder.forward(QWEN2, p, _ids(2, 9))))))(params)) == set()
+    seen = []
+
+    def dense(x, layer, name):
+        seen.append(name)
+        return decoder.dense(x, layer, name)
+
+    jax.eval_shape(lambda p: decoder.forward(QWEN2, p, _ids(2, 9), dense=dense), params)
+    assert set(seen) == {"wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"}
+    half = jax.eval_shape(lambda p: decoder.forward(QWEN2, p, _ids(2, 9)), P.abstract(decoder.spec(QWEN2, "bfloat16")))
+    assert half.dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize("remat", decoder.REMAT)
@@ -229,7 +250,7 @@ def test_parameters_are_arguments(params):
 
 
 def test_the_module_names_the_same_tree_and_computes_the_same(params, base):
-    for config in (CONFIG, LLAMA):
+    for config in (CONFIG, LLAMA, QWEN2):
         module = nnx.eval_shape(lambda config=config: decoder.Decoder(config, rngs=nnx.Rngs(0)))
         state = nnx.state(module)
         P.check(decoder.spec(config), nnx.to_pure_dict(state))  # and so no rng or cache leaves
@@ -276,6 +297,7 @@ def test_every_architecture_field_that_keeps_the_shapes_is_read(params, base):
 @pytest.mark.parametrize("change", [
     {"vocab_size": 51}, {"hidden_size": 20}, {"num_layers": 2}, {"num_heads": 6}, {"num_kv_heads": 4}, {"head_dim": 10},
     {"intermediate_size": 25}, {"tie_embeddings": True}, {"family": "llama", "qk_norm": False},
+    {"family": "qwen2", "qk_norm": False},
 ])
 def test_every_other_field_changes_the_tree_and_misfitting_weights_fail(params, change):
     other = dataclasses.replace(CONFIG, **change)
@@ -286,7 +308,7 @@ def test_every_other_field_changes_the_tree_and_misfitting_weights_fail(params, 
 
 def test_a_model_without_head():
     assert set(decoder.spec(CONFIG, head=False)) == {"embed", "layers", "norm"} == set(decoder.spec(LLAMA))
-    for config in (CONFIG, LLAMA):
+    for config in (CONFIG, LLAMA, QWEN2):
         for head in (True, False):
             sources = decoder.hf_sources(config, head=head)
             assert set(sources) == {path for path, _ in P.leaves(decoder.spec(config, head=head))}
@@ -300,28 +322,32 @@ def test_it_lowers_for_absent_devices(platform):
     assert "stablehlo" in run.trace(CONFIG, tree, ids).lower(lowering_platforms=(platform,)).as_text()
 
 
-HF, LLAMA_HF = CONFIG.to_hf(), LLAMA.to_hf()
+HF, LLAMA_HF, QWEN2_HF = CONFIG.to_hf(), LLAMA.to_hf(), QWEN2.to_hf()
 
 
 @pytest.mark.parametrize("rope", [*ROPES, MSCALE, FACTOR])
 def test_config_round_trip(rope):
-    for config in (CONFIG, LLAMA):
+    for config in (CONFIG, LLAMA, QWEN2):
         config = dataclasses.replace(config, rope=rope)
         assert DecoderConfig.from_hf(config.to_hf()) == config
 
 
-def test_old_llama_files_leave_the_head_dim_out():
-    for raw in (LLAMA_HF | {"head_dim": None}, {k: v for k, v in LLAMA_HF.items() if k != "head_dim"}):
-        assert DecoderConfig.from_hf(raw) == dataclasses.replace(LLAMA, head_dim=4)
+@pytest.mark.parametrize("config", [LLAMA, QWEN2], ids=lambda c: c.family)
+def test_old_llama_and_all_qwen2_files_leave_the_head_dim_out(config):
+    whole = config.to_hf()
+    for raw in (whole | {"head_dim": None}, {k: v for k, v in whole.items() if k != "head_dim"}):
+        assert DecoderConfig.from_hf(raw) == dataclasses.replace(config, head_dim=4)
     with pytest.raises(ValueError, match="head_dim: missing"):
         DecoderConfig.from_hf(LLAMA_HF | {"head_dim": None, "num_attention_heads": 6})
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"model_type": "qwen3_moe"}, "model_type: got 'qwen3_moe', expected one of ('qwen3', 'llama')"),
+    ({"model_type": "qwen3_moe"}, "model_type: got 'qwen3_moe', expected one of ('qwen3', 'qwen2', 'llama')"),
     ({"hidden_act": "gelu"}, "hidden_act: got 'gelu', expected 'silu'"),
     ({"attention_bias": True}, "attention_bias: got True"),
     ({"use_sliding_window": True}, "use_sliding_window: got True"),
+    ({"use_bidirectional_attention": True}, "use_bidirectional_attention: got True"),
+    ({"is_causal": False}, "is_causal: got False"),
     ({"rope_interleaved": True}, "rope_interleaved: got True"),
     ({"quantization_config": {"quant_method": "awq"}}, "quantization_config: got"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: got ['sliding_attention']"),

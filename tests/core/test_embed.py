@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from core_jax import embed
+from core_jax import rope as R
 from core_jax.ckpt import hf
 from core_jax.embed import HashEncoder, embed_cohort, load_encoder
+from core_jax.models import decoder, modernbert, pooled
 from core_jax.models import encoder as bert
-from core_jax.models.config import BertConfig
+from core_jax.models.config import BertConfig, DecoderConfig, ModernBertConfig
 from core_jax.observations import observations
 from core_jax.records import Code, Note, Patient
 from core_jax.text import word_spans
@@ -51,6 +53,43 @@ def folder(tmp_path_factory):
         {"word_embedding_dimension": 16, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
     (path / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
     return path
+
+
+QWEN3 = DecoderConfig(
+    family="qwen3", vocab_size=512, hidden_size=16, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8,
+    intermediate_size=24, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=True, rope=R.Default(1e4), max_positions=64)
+
+
+@pytest.fixture(scope="module")
+def qwen3_folder(tmp_path_factory):
+    """A tiny folder with the files that Qwen3-Embedding has."""
+    from chat_cases import write_tokenizer
+
+    path = tmp_path_factory.mktemp("qwen3")
+    params = random_weights(decoder.spec(QWEN3, head=False))
+    hf.write(path, params, decoder.hf_sources(QWEN3, head=False), QWEN3.to_hf())
+    write_tokenizer(path)
+    end_with(path, "<|endoftext|>")
+    (path / "modules.json").write_text(json.dumps(
+        [{"path": p, "type": f"sentence_transformers.models.{p[2:] or 'Transformer'}"} for p in ("", "1_Pooling", "2_Normalize")]))
+    (path / "1_Pooling").mkdir()
+    (path / "1_Pooling" / "config.json").write_text(json.dumps(
+        {"word_embedding_dimension": 16, "pooling_mode_lasttoken": True, "include_prompt": True}))
+    (path / "config_sentence_transformers.json").write_text(json.dumps(
+        {"prompts": {"query": "Instruct: find it\nQuery:", "document": ""}, "default_prompt_name": None}))
+    return path
+
+
+def end_with(folder, token: str) -> None:
+    """Have the folder's tokenizer append a token to every text, as a post-processor of tokenizer.json does it."""
+    path = folder / "tokenizer.json"
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    (i,) = (t["id"] for t in raw["added_tokens"] if t["content"] == token)
+    raw["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": token, "type_id": 0}}],
+        "special_tokens": {token: {"id": token, "ids": [i], "tokens": [token]}}}
+    path.write_text(json.dumps(raw), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +159,99 @@ def test_truncation_is_counted(folder):
     assert encoder.truncated == 1
 
 
+PLAIN = ["the patient has chest pain", "a", "", "was given 20 mg of furosemide and has pain in the chest " * 2]
+
+
+def test_the_last_token_of_qwen3_embedding_is_its_end(qwen3_folder):
+    encoder = load_encoder(str(qwen3_folder))
+    assert (encoder.pooling, encoder.normalized, encoder.max_length, encoder.dim) == ("last", True, 64, 16)
+    end, rows = encoder.tokenizer.added_tokens["<|endoftext|>"][0], encoder.tokenizer.encode([*PLAIN, "chest " * 90], 64)
+    assert [row[-1] for row in rows] == [end] * 5 and len(rows[2]) == 1 and len(rows[4]) == 64
+    got = encoder.encode([*PLAIN, "chest " * 90])
+    assert got.dtype == np.float32 and encoder.truncated == 1
+    for row, vector in zip(rows, got):
+        ids = np.zeros((1, 64), np.int32)
+        ids[0, :len(row)] = row
+        x = np.asarray(_forward(encoder.params, ids))[0, len(row) - 1]
+        np.testing.assert_allclose(vector, x / np.linalg.norm(x), atol=2e-6)
+    np.testing.assert_allclose(encoder.encode(PLAIN[::-1])[::-1], got[:4], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(PLAIN[:1]), got[:1], atol=1e-6)
+
+
+_forward = jax.jit(lambda params, ids: decoder.forward(QWEN3, params, ids))
+
+
+def test_a_query_has_its_instruction_and_a_document_none(qwen3_folder, tmp_path):
+    import shutil
+
+    encoder = load_encoder(str(qwen3_folder))
+    bare, asked = encoder.encode(["pain"]), encoder.encode(["pain"], prompt="query")
+    np.testing.assert_allclose(asked, encoder.encode(["Instruct: find it\nQuery:pain"]), atol=1e-6)
+    np.testing.assert_array_equal(encoder.encode(["pain"], prompt="document"), bare)
+    assert np.abs(asked - bare).max() > 1e-3
+    with pytest.raises(ValueError, match="prompt 'passage', expected one of .'query', 'document'"):
+        encoder.encode(["pain"], prompt="passage")
+    copy = tmp_path / "f"
+    shutil.copytree(qwen3_folder, copy)
+    side = copy / "config_sentence_transformers.json"
+    side.write_text(json.dumps({"prompts": {"query": "Instruct: find it\nQuery:"}, "default_prompt_name": "query"}))
+    always = load_encoder(str(copy))
+    np.testing.assert_allclose(always.encode(["pain"]), asked, atol=1e-6)
+    assert always.id != encoder.id
+    for raw, message in (({"prompts": {"a": 1}}, "prompts: got"), ({"default_prompt_name": "b"}, "default_prompt_name: got 'b'")):
+        side.write_text(json.dumps(raw))
+        with pytest.raises(ValueError, match=f"config_sentence_transformers.json: {message}"):
+            load_encoder(str(copy))
+
+
+def test_half_the_memory(qwen3_folder, folder):
+    whole, half = load_encoder(str(qwen3_folder)), load_encoder(str(qwen3_folder), dtype="bfloat16")
+    assert half.params["layers"]["wq"].dtype == "bfloat16" and half.id != whole.id
+    a, b = whole.encode(PLAIN), half.encode(PLAIN)
+    assert b.dtype == np.float32 and 0 < np.abs(a - b).max() < 0.05
+    np.testing.assert_allclose(np.linalg.norm(b, axis=1), 1.0, atol=1e-5)
+    with pytest.raises(ValueError, match="dtype 'bfloat16' for a bert encoder"):
+        load_encoder(str(folder), dtype="bfloat16")
+
+
+def test_a_text_that_ends_in_itself_is_no_sentence(qwen3_folder, tmp_path):
+    import shutil
+
+    copy = tmp_path / "f"
+    shutil.copytree(qwen3_folder, copy)
+    end_with(copy, "<think>")  # an added token, but not a special one
+    with pytest.raises(ValueError, match="ends a text with no special token"):
+        load_encoder(str(copy))
+    assert load_encoder(str(copy), pooling="mean").pooling == "mean"
+
+
+def test_long_texts_have_batches_of_their_own(folder, tmp_path, monkeypatch):
+    """ModernBERT: 700 tokens and 3; a short text costs a small batch, whatever the longest length."""
+    import shutil
+
+    copy = tmp_path / "f"
+    shutil.copytree(folder, copy)
+    config = ModernBertConfig(40, 16, 4, 24, 8192, 1e-5, "gelu", (True, False), 64, R.Default(1.6e5), R.Default(1e4))
+    params = random_weights(modernbert.spec(config))
+    hf.write(copy, params, modernbert.hf_sources(config), config.to_hf())
+    (copy / "sentence_bert_config.json").unlink()
+    encoder = load_encoder(str(copy), pooling="mean")
+    assert encoder.id.startswith("modernbert-2x16-mean-") and encoder.max_length == 8192
+    shapes, plain = [], pooled.vectors
+    monkeypatch.setattr(pooled, "vectors", lambda *args, **kwargs: shapes.append(
+        (args[3].shape[0], kwargs["width"])) or plain(*args, **kwargs))
+    encoder.tokens_per_batch = 600
+    texts = ["w1 w2 w3", "w4 w5 " * 350]
+    together = encoder.encode(texts)
+    assert shapes == [(768, 768), (512, 16)]
+    for i, text in enumerate(texts):
+        np.testing.assert_allclose(encoder.encode([text])[0], together[i], atol=1e-6)
+    assert shapes[2:] == [(512, 16), (768, 768)]
+    assert load_encoder(str(copy), pooling="mean").id == encoder.id
+    (copy / "tokenizer_config.json").write_text('{"model_max_length": 100}')
+    assert load_encoder(str(copy)).max_length == 100
+
+
 def test_hash_encoder_is_deterministic_and_never_zero():
     encoder = load_encoder("hash:16")
     x = encoder.encode(["a b", "a b", "", "...", "c"])
@@ -147,6 +279,9 @@ def test_missing_weights_print_the_pip_line(monkeypatch):
     ({"modules.json": [{"path": "", "type": "x.Transformer"}, {"path": "2_Dense", "type": "x.Dense"}]}, "got a Dense module"),
     ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, "pooling modes"),
     ({"1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}}, "exactly one"),
+    ({"1_Pooling/config.json": {"pooling_mode": "max"}}, "pooling modes .'max'., expected exactly one"),
+    ({"1_Pooling/config.json": {"pooling_mode": ["cls", "mean"]}}, "exactly one"),
+    ({"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}}, "include_prompt: got False"),
     ({"config.json": {"model_type": "gpt2"}}, "model_type: got 'gpt2'"),
     ({"config.json": []}, "config.json"),
 ])
@@ -161,6 +296,15 @@ def test_a_folder_this_encoder_cannot_honour_is_refused(folder, tmp_path, change
         load_encoder(str(copy))
     with pytest.raises(ValueError, match="pooling 'max'"):
         load_encoder(str(folder), pooling="max")
+
+
+def test_the_newer_spelling_of_pooling(folder, tmp_path):
+    import shutil
+
+    copy = tmp_path / "f"
+    shutil.copytree(folder, copy)
+    (copy / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 16, "pooling_mode": "lasttoken"}')
+    assert load_encoder(str(copy)).pooling == "last"
 
 
 def test_minilm_knows_what_means_the_same():

@@ -1,4 +1,4 @@
-"""The engine against a plain loop over whole sequences: same tokens whatever runs beside them; errors alone; no compile."""
+"""The engine against a plain loop over whole sequences: same tokens whatever runs beside; errors alone; no compile."""
 import threading
 
 import engine_cases as E
@@ -40,17 +40,42 @@ class Spelled:
         return self.at == len(self.tokens)
 
 
+class Failing(Spelled):
+    """Cannot go on in its method `fault`: `forced` at once, `mask` at the first choice, `advance` at the end."""
+
+    fault = ""
+
+    def mask(self):
+        if self.fault == "mask":
+            raise ValueError("grammar: fails in mask")
+        return super().mask()
+
+    def advance(self, token):
+        super().advance(token)
+        if self.fault == "advance" and self.done:
+            raise ValueError("grammar: fails in advance")
+
+    def forced(self):
+        if self.fault == "forced":
+            raise ValueError("grammar: fails in forced")
+        return super().forced()
+
+
 class Spelling:
-    """Grammar text "yes,no": `{"a": `, then one of the words' first tokens, then `}`."""
+    """Grammar text "yes,no": `{"a": `, then one of the words' first tokens, then `}`; "fails mask": as `Failing`."""
 
     def matcher(self, grammar):
         if grammar.text == "broken":
             raise ValueError("grammar: cannot be read")
+        fault = grammar.text.removeprefix("fails ") if grammar.text.startswith("fails ") else ""
+        kind = Failing if fault else Spelled
         t = E.tokenizer()
         head, tail = t.tokenize('{"a": '), t.tokenize("}")
         words = [t.tokenize(w)[0] for w in grammar.text.split(",")]
         tokens = [*head, words[0], *tail]
-        return Spelled(tokens, {len(head): tuple(words)}, -(-E.config().vocab_size // 32), t.eos_ids[0])
+        matcher = kind(tokens, {len(head): tuple(words)}, -(-E.config().vocab_size // 32), t.eos_ids[0])
+        matcher.fault = fault
+        return matcher
 
 
 SEEN = []
@@ -88,18 +113,22 @@ def test_a_ragged_batch_gives_the_tokens_of_the_plain_loop(engine, monkeypatch):
     for prompt, n, c in zip(E.PROMPTS, counts, out):
         assert c.tokens == E.greedy(prompt, n)
         assert c.finish == ("length" if len(c.tokens) == n else "stop")
-        assert (c.prompt_tokens, c.completion_tokens, c.error) == (len(prompt), len(c.tokens) + (c.finish == "stop"), None)
+        assert (c.prompt_tokens, c.error) == (len(prompt), None)
+        assert c.completion_tokens == len(c.tokens) + (c.finish == "stop")
         assert c.text == E.tokenizer().decode(c.tokens) and c.prompt_sha256 == Request(prompt).prompt_sha256()
         assert c.seconds_to_first_token > 0 and c.model == "tiny" and c.sampling.max_tokens == n
-    # the shared beginning is computed once: whole pages within a step, and to the token in later ones
-    assert [c.cached_tokens for c in out[:4]] == [0, 32, 37, 37]
+    assert [c.cached_tokens for c in out[:4]] == [0, 37, 37, 37], "the shared beginning is computed once, to the token"
     assert sorted(i for i, _ in done) == list(range(8)) and all(out[i] is c for i, c in done)
-    assert sum(not f for f in full) <= 3 and all(full[3:]), "once the first prompts are in, a free place is taken at once"
+    assert all(full[12:]) and sum(full) > 12, "once the first prompts are in, a free place is taken at once"
     assert engine.pool.leased == 0 and engine.progress().running == 0
+    again = engine.submit([Request(p, Sampling(max_tokens=n)) for p, n in zip(E.PROMPTS, counts)])
+    assert [c.tokens for c in again] == [c.tokens for c in out], "with the cache and without"
+    assert [c.cached_tokens for c in again] == [len(p) - 1 for p in E.PROMPTS]
 
 
 def test_a_seed_gives_the_same_tokens_beside_anything(engine):
     alone = engine.submit([Request(E.PROMPTS[4], E.HOT)])[0]
+    assert alone.tokens == E.drawn(E.PROMPTS[4], E.HOT)
     others = [Request(p, Sampling(max_tokens=9, temperature=t)) for p, t in zip(E.PROMPTS[:4], (0.0, 1.5, 0.7, 0.0))]
     assert engine.submit([*others, Request(E.PROMPTS[4], E.HOT)])[-1].tokens == alone.tokens
     other = engine.submit([Request(E.PROMPTS[4], Sampling(**{**vars(E.HOT), "seed": 6}))])[0]
@@ -112,7 +141,7 @@ def test_a_seed_gives_the_same_tokens_beside_anything(engine):
 def test_stop_strings_cut_the_text_across_tokens_and_stop_tokens_end_it(engine):
     whole = engine.submit([Request(E.PROMPTS[1], Sampling(max_tokens=24))])[0]
     pieces = [E.tokenizer().decode([t]) for t in whole.tokens]
-    at = next(i for i in range(4, 20) if pieces[i].isascii() and pieces[i + 1].isascii() and pieces[i] and pieces[i + 1])
+    at = next(i for i in range(4, 20) if all(p and p.isascii() for p in pieces[i:i + 2]))
     stop = pieces[at][-1] + pieces[at + 1][0]
     at = whole.text.index(stop)
     cut = engine.submit([Request(E.PROMPTS[1], Sampling(max_tokens=24, stop=(stop, "never there")))])[0]
@@ -128,6 +157,7 @@ def test_labels_are_scored_as_the_whole_sequences_say(engine):
     t = E.tokenizer()
     labels = [" yes", " no", " the patient has pain", " the", " no", "x"]
     prompts = [Request("has chest pain"), Request(E.PROMPTS[0])]
+    engine.pool.forget()
     before = engine.progress().computed
     out = engine.score_labels(prompts, [labels, labels[:2]])
     for request, scores, names in zip(prompts, out, (labels, labels[:2])):
@@ -139,18 +169,20 @@ def test_labels_are_scored_as_the_whole_sequences_say(engine):
             assert got == pytest.approx(want, rel=1e-4, abs=1e-3)
         np.testing.assert_allclose(scores.probs.sum(), 1, rtol=1e-5)
         assert scores.prompt_tokens == len(prompt) and scores.error is None
-    longer = sum(len(t.tokenize(name)) for name in {*labels} if len(t.tokenize(name)) > 1)
-    assert engine.progress().computed - before <= len(t.tokenize("has chest pain")) + len(E.PROMPTS[0]) + longer
+    longer = [len(t.tokenize(name)) for names in (labels, labels[:2]) for name in {*names} if len(t.tokenize(name)) > 1]
+    computed = engine.progress().computed - before
+    assert computed == sum(s.prompt_tokens for s in out) + sum(longer), "a prompt once, and each longer label"
     one = engine.score_labels(prompts[:1], [labels[:2]])[0]
     assert one.cached_tokens == one.prompt_tokens - 1
     np.testing.assert_allclose(one.log_probs, out[0].log_probs[:2], rtol=1e-5)
-    bad = engine.score_labels([Request(""), Request("a"), Request("a", adapter="none"), Request("a")],
-                              [["b"], [], ["b"], ["b"]])
-    assert [bool(b.error) for b in bad] == [True, True, True, False] and engine.pool.leased == 0
+    bad = engine.score_labels([Request(""), Request("a"), Request("a", adapter="none"), Request("a"), Request("a")],
+                              [["b"], [], ["b"], ["b", "\ud800"], ["b"]])
+    assert [bool(b.error) for b in bad] == [True, True, True, True, False] and engine.pool.leased == 0
 
 
 def test_a_grammar_masks_and_forces(engine):
-    asked = Request(E.PROMPTS[1], Sampling(max_tokens=30, temperature=1.0, seed=1, logprobs=True), grammar=Grammar("lark", "y,n"))
+    hot = Sampling(max_tokens=30, temperature=1.0, seed=1, logprobs=True)
+    asked = Request(E.PROMPTS[1], hot, grammar=Grammar("lark", "y,n"))
     free = Request(E.PROMPTS[2], Sampling(max_tokens=15))
     steps = engine.progress().steps
     out, beside = engine.submit([asked, free])
@@ -169,10 +201,10 @@ def test_a_grammar_masks_and_forces(engine):
 def test_requests_that_cannot_be_served_leave_the_others_alone(engine):
     good = Request(E.PROMPTS[5], Sampling(max_tokens=6))
     bad = {
-        "expected at most 191": Request((5,) * E.LENGTH), "got none": Request(""), "'none'": Request((5,), adapter="none"),
+        "expected at most 191": Request((5,) * E.LENGTH), "got none": Request(""), "got no": Request(()),
+        "'none'": Request((5,), adapter="none"),
         "ids below": Request((100_000,)), "cannot be read": Request((5,), grammar=Grammar("lark", "broken")),
-        "refuses": None}
-    bad.pop("refuses")
+        "half a surrogate pair": Request("a\ud800")}
     out = engine.submit([good, *bad.values(), good])
     for (says, request), c in zip(bad.items(), out[1:-1]):
         assert c.finish == "error" and says in c.error and c.text == "" and c.tokens == ()
@@ -180,6 +212,31 @@ def test_requests_that_cannot_be_served_leave_the_others_alone(engine):
     assert out[0].tokens == out[-1].tokens == E.greedy(E.PROMPTS[5], 6)
     longest = engine.submit([Request((5,) * (E.LENGTH - 2), Sampling(max_tokens=50))])[0]
     assert longest.finish == "length" and longest.completion_tokens == 2
+
+
+@pytest.mark.parametrize("fault", ["forced", "mask", "advance"])
+def test_a_grammar_that_cannot_go_on_ends_its_request_alone(engine, fault):
+    good = Request(E.PROMPTS[5], Sampling(max_tokens=6))
+    out = engine.submit([good, Request(E.PROMPTS[1], grammar=Grammar("lark", f"fails {fault}")), good])
+    assert (out[1].finish, out[1].error, out[1].text) == ("error", f"grammar: fails in {fault}", "")
+    assert out[1].prompt_tokens == len(E.PROMPTS[1])
+    assert out[0].tokens == out[2].tokens == E.greedy(E.PROMPTS[5], 6) and engine.pool.leased == 0 and not engine._jobs
+
+
+def test_a_fault_of_ours_in_one_request_is_raised_once_the_others_are_through(engine, monkeypatch):
+    tokens, done = engine._tokens, []
+
+    def broken(request):
+        if request.prompt == (9, 9):
+            raise TypeError("no such thing")
+        return tokens(request)
+
+    monkeypatch.setattr(engine, "_tokens", broken)
+    good = Request(E.PROMPTS[5], Sampling(max_tokens=6))
+    with pytest.raises(TypeError, match="no such thing"):
+        engine.submit([good, Request((9, 9)), good], on_done=lambda i, c: done.append((i, c.tokens)))
+    assert sorted(done) == [(0, E.greedy(E.PROMPTS[5], 6)), (2, E.greedy(E.PROMPTS[5], 6))]
+    assert engine.pool.leased == 0 and not engine._jobs
 
 
 def test_threads_share_the_batch_and_streams_give_the_text_piece_by_piece(engine):
@@ -253,8 +310,9 @@ def test_nothing_is_compiled_after_the_warm_up_and_each_shape_once(engine):
 
 def test_pages_are_donated_and_occupied_as_the_formula_says(engine):
     old, config = engine._kv, E.config()
-    leased = []
-    engine._on_step = lambda p: leased.append((p.pages, [len(r.tokens) for r in engine._scheduler.running]))
+    leased = []  # (pages, [(pages, tokens whose keys and values they are for)] of each row)
+    engine._on_step = lambda p: leased.append((p.pages, [
+        (len(r.pages), max(r.computed, r.owner)) for r in engine._scheduler.running]))
     try:
         engine.pool.forget()
         engine.submit([Request(p, Sampling(max_tokens=25)) for p in E.prompts(4, seed=11)])
@@ -264,10 +322,11 @@ def test_pages_are_donated_and_occupied_as_the_formula_says(engine):
     token = cost.kv_bytes_per_token(config, 4)
     page = engine.pool.size * token
     assert engine._kv.k.nbytes + engine._kv.v.nbytes == (engine.pool.count + 1) * page
-    assert any(lengths for _, lengths in leased)
-    for pages, lengths in leased:
-        horizon = engine.limits.horizon * len(lengths)
-        assert 0 <= pages * page - sum(n - 1 for n in lengths) * token <= len(lengths) * page + horizon * token
+    assert max(len(rows) for _, rows in leased) == 4
+    for pages, rows in leased:
+        assert pages == sum(n for n, _ in rows)
+        for n, tokens in rows:
+            assert 0 <= n * page - tokens * token <= page, "within a block of the formula"
 
 
 def test_parameters_are_arguments(engine):

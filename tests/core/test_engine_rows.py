@@ -17,29 +17,6 @@ def quick():
         yield
 
 
-def test_when_pages_run_out_the_youngest_waits_and_nothing_is_lost():
-    """Other pages, buckets, rows and horizon than in test_engine.py, and room for little more than one sequence."""
-    engine = E.engine(rows=3, page=8, tokens=E.LENGTH + 8, chunk=16, horizon=3)
-    requests = [Request(p, Sampling(max_tokens=40)) for p in E.PROMPTS]
-    requests[4] = Request(E.PROMPTS[4], E.HOT)
-    out = engine.submit(requests)
-    assert [c.tokens for c in out[:4] + out[5:]] == [E.greedy(p, 40) for p in E.PROMPTS[:4] + E.PROMPTS[5:]]
-    assert engine.progress().preemptions > 0 and engine.pool.leased == 0
-    assert engine.submit([requests[4]])[0].tokens == out[4].tokens, "a seed gives its tokens beside anything"
-    scores = engine.score_labels([Request(p) for p in E.PROMPTS[:3]], [[" the patient has pain", " has chest pain"]] * 3)
-    alone = [engine.score_labels([Request(p)], [[" the patient has pain", " has chest pain"]])[0] for p in E.PROMPTS[:3]]
-    for a, b in zip(scores, alone):
-        np.testing.assert_allclose(a.log_probs, b.log_probs, rtol=1e-5)
-
-
-@pytest.mark.parametrize("family, limits", [
-    ("llama", {"rows": 2, "page": 64, "chunk": 8, "horizon": 1}), ("qwen3", {"rows": 8, "chunk": 64, "horizon": 16})])
-def test_the_tokens_are_those_of_the_plain_loop(family, limits):
-    engine = E.engine(family, unroll=family == "qwen3", **limits)
-    out = engine.submit([Request(p, Sampling(max_tokens=12)) for p in E.PROMPTS])
-    assert [c.tokens for c in out] == [E.greedy(p, 12, family) for p in E.PROMPTS]
-
-
 class Deltas:
     """Full-rank adapters: each adds its own matrix to wq and wv of every layer."""
 
@@ -64,9 +41,29 @@ class Deltas:
         return tree | {"layers": tree["layers"] | {n: tree["layers"][n] + x[:, i] for n, x in self.arrays.items()}}
 
 
-def test_rows_of_two_adapters_and_the_base_share_a_batch():
-    deltas = Deltas()
-    engine = E.engine(adapters=deltas, page=8, chunk=16)
+@pytest.fixture(scope="module")
+def engine():
+    """Other pages, buckets, rows and horizon than in test_engine.py, and room for little more than one sequence."""
+    return E.engine(rows=3, page=8, tokens=E.LENGTH + 8, chunk=8, horizon=3, adapters=Deltas())
+
+
+def test_when_pages_run_out_the_youngest_waits_and_nothing_is_lost(engine):
+    requests = [Request(p, Sampling(max_tokens=40)) for p in E.PROMPTS]
+    requests[4] = Request(E.PROMPTS[4], E.HOT)
+    out = engine.submit(requests)
+    assert [c.tokens for c in out[:4] + out[5:]] == [E.greedy(p, 40) for p in E.PROMPTS[:4] + E.PROMPTS[5:]]
+    assert engine.progress().preemptions > 0 and engine.pool.leased == 0
+    assert engine.submit([requests[4]])[0].tokens == out[4].tokens == E.drawn(E.PROMPTS[4], E.HOT)
+    labels = [" the patient has pain", " has chest pain"]
+    scores = engine.score_labels([Request(p) for p in E.PROMPTS[:3]], [labels] * 3)
+    alone = [engine.score_labels([Request(p)], [labels])[0] for p in E.PROMPTS[:3]]
+    for a, b in zip(scores, alone):
+        np.testing.assert_allclose(a.log_probs, b.log_probs, rtol=1e-5)
+
+
+def test_rows_of_two_adapters_and_the_base_share_a_batch(engine):
+    deltas = engine._adapters
+    engine.pool.forget()
     prompts = E.prompts(2, shared=20, longest=20)
     names = [None, "first", "second"] * 2
     order = [prompts[0]] * 3 + [prompts[1]] * 3
@@ -78,6 +75,26 @@ def test_rows_of_two_adapters_and_the_base_share_a_batch():
     assert [c.cached_tokens for c in out[:3]] == [0, 0, 0], "keys and values are the adapter's own"
     assert all(c.cached_tokens >= 16 for c in out[3:])
     assert "expected one of ['first', 'second']" in engine.submit([Request((5,), adapter="third")])[0].error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family, unroll, limits", [
+    ("llama", False, {"rows": 2, "page": 64, "chunk": 8, "horizon": 1}),
+    ("qwen3", True, {"rows": 8, "chunk": 64, "horizon": 16}),
+    ("qwen3", False, {"rows": 1, "page": 1, "chunk": 128, "horizon": 5}),
+    ("llama", True, {"rows": 5, "page": 128, "chunk": 24, "horizon": 2}),
+    ("llama", False, {"rows": 6, "page": 5, "chunk": 7, "horizon": 8, "tokens": E.LENGTH})])
+def test_the_tokens_are_those_of_the_plain_loop(family, unroll, limits):
+    engine = E.engine(family, unroll=unroll, **limits)
+    hot = [Sampling(max_tokens=12, temperature=0.8, top_k=k, top_p=p, seed=k)
+           for k, p in ((0, 1.0), (9, 1.0), (40, 0.9))]
+    requests = [Request(p, s) for p, s in zip(E.PROMPTS, [*[Sampling(max_tokens=12)] * 5, *hot])]
+    want = [E.drawn(r.prompt, r.sampling, family) for r in requests]
+    assert want[:5] == [E.greedy(p, 12, family) for p in E.PROMPTS[:5]]
+    for given in (requests, requests[::-1]):  # the second time from the cache
+        out = {c.prompt_sha256: c.tokens for c in engine.submit(given)}
+        assert [out[r.prompt_sha256()] for r in requests] == want
+    assert set(engine.traces.values()) == {1}
 
 
 def test_limits_and_a_vocabulary_that_do_not_fit_are_refused():

@@ -15,8 +15,9 @@ import optax
 import pytest
 
 from core_jax import lora, quant
+from core_jax import params as P
 from core_jax.finetune import MACHINE_FIELDS, fit, loss_sum, useful_flops
-from core_jax.mesh import MeshSpec
+from core_jax.mesh import FSDP, MeshSpec, Rules
 from core_jax.models import decoder
 from core_jax.packing import Example, pack
 from core_jax.train import AccumulatedStep, MetricsLog, TrainingStopped, new_state, warmup_cosine
@@ -68,17 +69,19 @@ def draw_trained(config=C.CONFIG):
 QUIET = dataclasses.replace(C.CONFIG, dropout=0.0)
 
 
-def one_update(params, packed, rows_at_once, *, mesh=None):
-    loss = functools.partial(loss_sum, model=C.MODEL, config=QUIET)
-    step = AccumulatedStep(loss, optax.sgd(1.0), clip=None)
-    state = new_state(draw_trained(), optax.sgd(1.0))
-    blocks = list(packed.blocks(rows_at_once))
+def one_update(params, packed, rows_at_once, *, mesh=None, rules=Rules(())):
+    loss = functools.partial(loss_sum, model=C.MODEL, config=QUIET, mesh=mesh)
+    state, blocks, whole = new_state(draw_trained(), optax.sgd(1.0)), list(packed.blocks(rows_at_once)), None
     if mesh is not None:
         spread, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*x)) for x in (("data",), ()))
-        blocks, (params, state) = jax.device_put(blocks, spread), jax.device_put((params, state), whole)
+        blocks, state = jax.device_put(blocks, spread), jax.device_put(state, whole)
+        params = jax.device_put(params, P.shardings(C.SPEC, mesh, decoder.rules(C.MODEL, mesh, rules)))
+    step = AccumulatedStep(loss, optax.sgd(1.0), sharding=whole)
     state, out = step(state, params, jax.random.key(0), blocks)
+    got = jax.device_get((state.params, out))
+    step(state, params, jax.random.key(0), blocks)
     assert step.traces == 1
-    return jax.device_get((state.params, out))
+    return got
 
 
 def test_update_does_not_depend_on_packing_and_batches(params):
@@ -96,10 +99,23 @@ def test_update_does_not_depend_on_packing_and_batches(params):
         np.testing.assert_allclose(other["grad_norm"], out["grad_norm"], rtol=1e-4)
 
 
-def test_sharded_update_is_the_update(params):
-    packed = pack(C.examples(60, 5), 24)
-    expected, out = one_update(params, packed, 16)
-    got, other = one_update(params, packed, 16, mesh=MeshSpec(8, 1).build())
+@pytest.fixture(scope="module")
+def packed():
+    return pack(C.examples(60, 5), 24)
+
+
+@pytest.fixture(scope="module")
+def update(params, packed):
+    return one_update(params, packed, 16)
+
+
+@pytest.mark.parametrize("data, tensor, rules", [
+    pytest.param(8, 1, Rules(()), id="8x1 base on every device"), pytest.param(4, 2, FSDP, id="4x2 base over all"),
+    pytest.param(8, 1, FSDP, id="8x1 base over all", marks=pytest.mark.slow),
+    pytest.param(2, 4, FSDP, id="2x4 base over all", marks=pytest.mark.slow)])
+def test_sharded_update_is_the_update(params, packed, update, data, tensor, rules):
+    expected, out = update
+    got, other = one_update(params, packed, 16, mesh=MeshSpec(data, tensor).build(), rules=rules)
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=2e-6), got, expected)
     np.testing.assert_allclose(other["loss"], out["loss"], rtol=1e-5)
 
@@ -187,6 +203,20 @@ def test_run_learns_and_writes_its_folder(whole):
     assert config == C.CONFIG
     record = json.loads((folder / "config.json").read_text())
     assert record["train"]["lr"] == C.TUNE.lr and record["versions"]["grain"]
+
+
+@pytest.mark.slow
+def test_run_on_a_mesh(whole, tmp_path):
+    """Base, batches and evaluation over 4 x 2 devices: the run of one device, to rounding."""
+    mesh, tune = MeshSpec(4, 2).build(), dataclasses.replace(C.TUNE, rows=4)
+    base = jax.device_put(C.base(), P.shardings(C.SPEC, mesh, decoder.rules(C.MODEL, mesh, FSDP)))
+    config = dataclasses.replace(C.CONFIG, dropout=0.0)
+    sharded, single = (fit(C.MODEL, b, config, C.examples(26, 0), C.examples(8, 1), tune, tmp_path / name, mesh=m,
+                           progress=False) for b, m, name in ((base, mesh, "mesh"), (C.base(), None, "single")))
+    for a, b in zip(rows(tmp_path / "mesh"), rows(tmp_path / "single")):
+        np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-3)
+    np.testing.assert_allclose(sharded.val_loss, single.val_loss, rtol=1e-3)
+    assert sharded.updates == whole[0].updates
 
 
 def test_ended_run_is_returned(whole):
@@ -283,7 +313,6 @@ def test_quantised_base_and_no_validation(tmp_path):
 
 
 def _init(model):
-    from core_jax import params as P
     return P.init(decoder.spec(model), jax.random.key(1))
 
 

@@ -25,6 +25,11 @@ LLAMA = DecoderConfig(
     rope=R.Llama3(5e5, 8.0, 1.0, 4.0, 8192), max_positions=512)
 
 
+QWEN2 = DecoderConfig(
+    family="qwen2", vocab_size=96, hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16,
+    intermediate_size=96, rms_norm_eps=1e-6, tie_embeddings=True, qk_norm=False, rope=R.Default(1e6), max_positions=512)
+
+
 def pair_rows(w: np.ndarray, head_dim: int) -> np.ndarray:
     """Hugging Face's halves -> llama.cpp's neighbours, as its converter writes it."""
     heads = w.shape[0] // head_dim
@@ -60,7 +65,7 @@ def write_gguf(path, config, params, *, kinds=None, fields=None, drop=(), extra=
         for i, key in enumerate(source.keys):
             x = np.asarray(node[i] if source.stacked else node, np.float32)
             x = pair_rows(x, h) if arch == "llama" and name in ("layers/wq", "layers/wk") else x
-            tensors[names.get_name(key, try_suffixes=(".weight",))] = np.ascontiguousarray(x)
+            tensors[names.get_name(key, try_suffixes=(".weight", ".bias"))] = np.ascontiguousarray(x)
     if isinstance(rope, R.Llama3):
         tensors["rope_freqs.weight"] = R.Default(rope.theta).inverse_frequencies(h) / rope.inverse_frequencies(h)
     for name, x in (tensors | (extra or {})).items():
@@ -86,12 +91,22 @@ def _same(got, expected):
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), np.asarray(y)), got, expected)
 
 
-@pytest.mark.parametrize("config", [QWEN3, LLAMA], ids=lambda c: c.family)
+@pytest.mark.parametrize("config", [QWEN3, QWEN2, LLAMA], ids=lambda c: c.family)
 def test_round_trip(config, tmp_path):
     params = _weights(config)
     got_config, got = open_gguf(write_gguf(tmp_path / "m.gguf", config, params))
     assert got_config == config
     _same(got, params)
+
+
+def test_qwen2_as_its_converter_writes_it(tmp_path):
+    """No head sizes in the metadata, and biases as tensors of their own."""
+    given = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count", "vocab_size"))
+    path = write_gguf(tmp_path / "m.gguf", QWEN2, _weights(QWEN2), fields=given)
+    assert read_config(GGUFFile(path)) == QWEN2
+    path = write_gguf(tmp_path / "n.gguf", QWEN2, _weights(QWEN2), drop=("blk.1.attn_k.bias",))
+    with pytest.raises(ValueError, match=r"1 problem\(s\): missing blk.1.attn_k.bias"):
+        open_gguf(path)
 
 
 def test_yarn(tmp_path):

@@ -21,6 +21,9 @@ PUBLISHED = {
     "qwen3-8b": 8_190_735_360,
     "qwen3-32b": 32_762_123_264,
     "qwen3-32b-yarn": 32_762_123_264,
+    "qwen2.5-0.5b-instruct": 494_032_768,
+    "qwen2.5-1.5b-instruct": 1_543_714_304,
+    "qwen2.5-7b-instruct": 7_615_616_512,
     "llama-3.1-8b": 8_030_261_248,
     "llama-3.1-70b": 70_553_706_496,
     "smollm2-135m": 134_515_008,
@@ -83,7 +86,7 @@ def test_golden_operations():
 @pytest.mark.parametrize("name, weights, per_token, kv", [
     ("qwen3-0.6b", 0.440, 0.88, 114_688), ("qwen3-1.7b", 1.409, 2.82, 114_688), ("qwen3-4b", 3.633, 7.27, 147_456),
     ("qwen3-8b", 6.946, 13.89, 147_456), ("qwen3-32b", 31.206, 62.41, 262_144), ("llama-3.1-8b", 6.979, 13.96, 131_072),
-    ("llama-3.1-70b", 68.451, 136.90, 327_680),
+    ("llama-3.1-70b", 68.451, 136.90, 327_680), ("qwen2.5-7b-instruct", 6.525, 13.05, 57_344),
 ])
 def test_costs_of_the_table(name, weights, per_token, kv):
     config = presets.DECODERS[name]

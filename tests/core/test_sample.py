@@ -106,6 +106,6 @@ def test_words_unpack_bit_by_bit():
 
 
 def test_extreme_temperatures_give_tokens():
-    x = logits(2)
-    tokens, _ = _sample(x, choice(2, temperature=[1e-30, 100.0]), everything(2))
-    assert tokens[0] == x[0].argmax() and 0 <= tokens[1] < V
+    x = logits(5, scale=30.0)
+    tokens, _ = _sample(x, choice(5, temperature=[1e-30, 2e-38, 1e-38, 1e-45, 100.0]), everything(5))
+    assert np.array_equal(tokens[:4], x[:4].argmax(-1)) and 0 <= tokens[4] < V

@@ -141,6 +141,7 @@ def test_an_error_says_what_to_do(chain, capsys, tmp_path):
         (["embed", "--cohort", tmp_path / "none", *out], "`evigen cohort` makes one"),
         (["train", *chain["data"], "--out", chain["run"], "--runs", "1", "--set", "train.lr=0.5"], "replace it (--no-resume)"),
         (["train", *other, *out], "use `evigen eval`"),
+        (["train", *chain["data"], *out, "--set", "model.d=768"], "model.d: got 768, the store has 16"),
         (["train", "--cohort", chain["cohort"], "--store", tmp_path / "s", *out], "in this store; name the store of this cohort, or run `evigen embed` into a new folder"),
         (["predict", "--run", chain["run"], *other, *out], "embed with that encoder"),
         (["predict", "--run", tmp_path / "none", *chain["data"], *out], "no trained run here"),

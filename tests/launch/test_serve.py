@@ -587,7 +587,17 @@ def test_smollm2_answers_the_openai_client():
         }
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
         jsonschema.validate(json.loads(ask("Answer.", response_format=form).choices[0].message.content), schema)
-        assert client.completions.create(model="smollm2", prompt="Paris is", max_tokens=4, temperature=0).choices[0].text
+        done = client.completions.create(model="smollm2", prompt="Paris is", max_tokens=4, temperature=0)
+        text = done.choices[0].text
+        assert text and done.usage.completion_tokens == 4
+        assert [m.id for m in client.models.list()] == ["smollm2"]
+        with pytest.raises(openai.NotFoundError, match="no encoder; start it with --encoder"):
+            client.embeddings.create(model="smollm2", input="a")
+        assert server.http.get("/health").json() == {"status": "ok", "model": "smollm2"}
+        body = json.dumps({"model": "smollm2", "prompt": "Paris is", "max_tokens": 4, "temperature": 0})
+        curl = ["curl", "-s", f"{server.url}/completions", "-H", "Content-Type: application/json", "-d", body]
+        said = json.loads(subprocess.run(curl, capture_output=True, text=True, check=True).stdout)
+        assert said["choices"][0]["text"] == text and said["usage"]["completion_tokens"] == 4
         with pytest.raises(openai.BadRequestError, match="sting"):
             ask("x", response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "sting"}}})
         with pytest.raises(openai.BadRequestError, match="control token"):

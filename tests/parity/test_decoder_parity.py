@@ -31,10 +31,14 @@ CONFIG = DecoderConfig(
     intermediate_size=56, rms_norm_eps=1e-5, tie_embeddings=True, qk_norm=True, rope=R.Default(1e4),
     max_positions=163840)
 LLAMA = dataclasses.replace(CONFIG, family="llama", qk_norm=False, num_heads=2, num_kv_heads=1)
+QWEN2 = dataclasses.replace(CONFIG, family="qwen2", qk_norm=False, head_dim=8)
 CASES = {
     "qwen3-tied": CONFIG,
     "qwen3-untied": dataclasses.replace(CONFIG, tie_embeddings=False, num_kv_heads=4),
     "qwen3-yarn": dataclasses.replace(CONFIG, rope=VARIANTS["yarn"]),
+    "qwen2-tied": QWEN2,
+    "qwen2-untied": dataclasses.replace(QWEN2, tie_embeddings=False, num_kv_heads=1),
+    "qwen2-yarn": dataclasses.replace(QWEN2, rope=VARIANTS["yarn"]),
     "llama": dataclasses.replace(LLAMA, tie_embeddings=False),
     "llama-llama3": dataclasses.replace(LLAMA, rope=VARIANTS["llama3"]),
     "llama-yarn-told": dataclasses.replace(LLAMA, rope=VARIANTS["yarn-told"]),
@@ -163,6 +167,32 @@ def test_a_backbone_without_head(left, tmp_path):
             torch.tensor(ids).long(), attention_mask=torch.tensor(mask).long(), position_ids=torch.tensor(positions))
     ours = jax.jit(lambda p: decoder.forward(case, p, ids, mask=mask))(read[0])
     np.testing.assert_allclose(np.asarray(ours)[mask], theirs.last_hidden_state.numpy()[mask], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["qwen2"])
+def test_a_folder_served_gives_the_tokens_of_generate(family, tmp_path):
+    """Config, biases, pages, tokenizer and ends of answers of a folder as transformers saves it, several rows at once."""
+    from chat_cases import write_tokenizer
+    from engine_cases import quick_compiles
+
+    from core_jax.engine.engine import Engine, Limits
+    from core_jax.engine.request import Request, Sampling
+    from core_jax.text import Tokenizer
+
+    write_tokenizer(tmp_path)
+    ends = list(Tokenizer.load(tmp_path).eos_ids)
+    model = _theirs(dataclasses.replace(
+        next(c for c in CASES.values() if c.family == family), vocab_size=512, tie_embeddings=False))
+    model.generation_config.eos_token_id, model.generation_config.pad_token_id = ends, ends[0]
+    model.save_pretrained(tmp_path)
+    prompts = [tuple(range(3, 3 + n)) for n in (1, 40, 7)]
+    with quick_compiles():
+        engine = Engine.load(tmp_path, limits=Limits(rows=4, page=16, tokens=512, length=96, chunk=16, horizon=4))
+        out = engine.submit([Request(p, Sampling(max_tokens=20)) for p in prompts])
+    for prompt, got in zip(prompts, out):
+        with torch.no_grad():
+            want = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0, len(prompt):].tolist()
+        assert list(got.tokens) == [t for t in want if t not in ends] and len(got.tokens) > 5
 
 
 @pytest.mark.parametrize("head_dim", [16, 64, 128])

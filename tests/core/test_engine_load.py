@@ -1,0 +1,82 @@
+"""An engine from a folder: what is read, what it is called, and what is refused."""
+import json
+
+import engine_cases as E
+import jax
+import numpy as np
+import pytest
+from chat_cases import write_tokenizer
+from safetensors.numpy import load_file, save_file
+
+from core_jax.ckpt import hf
+from core_jax.engine.engine import Engine
+from core_jax.engine.load import model_name
+from core_jax.models import decoder
+
+
+def write(folder, family="llama", **more):
+    folder.mkdir(exist_ok=True)
+    config = E.config(family)
+    hf.write(folder, E.params(family), decoder.hf_sources(config), config.to_hf(), **more)
+    write_tokenizer(folder)
+    return folder
+
+
+def same(engine, family):
+    want, got = (jax.tree_util.tree_leaves_with_path(t) for t in (E.params(family), engine._params))
+    return [p for p, _ in want] == [p for p, _ in got] and all(
+        np.array_equal(a, b) for (_, a), (_, b) in zip(want, got))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_folder_keeps_its_whole_name(tmp_path, family):
+    engine = Engine.load(write(tmp_path / "Tiny3-1.7B", family))
+    assert engine.model == "Tiny3-1.7B" and engine.config == E.config(family) and same(engine, family)
+
+
+@pytest.mark.parametrize("path, name", [
+    ("models/Qwen3-1.7B", "Qwen3-1.7B"), ("models/Qwen3-1.7B/", "Qwen3-1.7B"), ("a/b.Q8_0.gguf", "b.Q8_0"),
+    ("x.bin", "x.bin")])
+def test_only_gguf_is_cut_from_a_name(path, name):
+    assert model_name(path) == name
+
+
+def test_a_tied_head_that_was_saved_too(tmp_path):
+    file = write(tmp_path) / "model.safetensors"
+    tensors = load_file(file)
+    head = tensors["model.embed_tokens.weight"]
+    save_file(tensors | {"lm_head.weight": head}, file)
+    engine = Engine.load(tmp_path)
+    assert same(engine, "llama") and "head" not in engine._params
+    save_file(tensors | {"lm_head.weight": head + 1}, file)
+    with pytest.raises(ValueError, match="lm_head.weight: differs from model.embed_tokens.weight"):
+        Engine.load(tmp_path)
+
+
+def test_a_missing_shard(tmp_path):
+    write(tmp_path, max_shard_bytes=20_000)
+    gone = sorted(tmp_path.glob("model-0*"))[1]
+    gone.unlink()
+    with pytest.raises(ValueError, match=f"names 1 absent shard.*{gone.name}"):
+        Engine.load(tmp_path)
+
+
+def test_more_tokens_than_the_model_knows(tmp_path):
+    write(tmp_path)
+    tokens = E.tokenizer().vocab_size
+    raw = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"vocab_size": tokens - 1}))
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"model.embed_tokens.weight": tensors["model.embed_tokens.weight"][:tokens - 1]}, file)
+    with pytest.raises(ValueError, match=f"vocabulary of {tokens} tokens, expected at most the model's {tokens - 1}"):
+        Engine.load(tmp_path)
+
+
+def test_a_folder_without_a_model(tmp_path):
+    write_tokenizer(tmp_path)
+    with pytest.raises(ValueError, match="no config.json"):
+        Engine.load(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json: not JSON"):
+        Engine.load(tmp_path)
