@@ -1,4 +1,4 @@
-"""Install: four import packages from two roots, two console scripts, one extra per machine kind."""
+"""Install: four import packages from two roots, one console script, one extra per machine kind."""
 from setuptools import find_packages, setup
 
 INSTALL = [

@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 import jax
 
-from core_jax import axes as A
 from core_jax import examples, lora, quant
 from core_jax import params as P
 from core_jax.byte_alphabet import CHARACTER
 from core_jax.ckpt import gguf, hf
 from core_jax.finetune import TuneConfig, TuneResult, fit, updates_in, useful_flops
 from core_jax.lora import LoraConfig
-from core_jax.mesh import MeshSpec, Rules
+from core_jax.mesh import FSDP, MeshSpec
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 from core_jax.packaged import has_smollm2, model_path
@@ -34,8 +33,6 @@ from core_jax.text import Tokenizer
 MATRICES = ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down")
 ATTENTION = tuple(f"layers/{name}" for name in MATRICES[:4])
 ALL = tuple(f"layers/{name}" for name in MATRICES)
-# matrices by heads and feed-forward over `tensor`, widths over `data`, where a base does not fit one device
-SHARDED = Rules(((A.HEADS, "tensor"), (A.FFN, "tensor"), (A.VOCAB, "tensor"), (A.EMBED, "data")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +84,8 @@ def _tiny() -> tuple[DecoderConfig, Tokenizer]:
     return config, tokenizer
 
 
-def _shardings(mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
-    return None if mesh is None else lambda spec: P.shardings(spec, mesh, SHARDED)
+def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
+    return None if mesh is None else lambda spec: P.shardings(spec, mesh, decoder.rules(config, mesh, FSDP))
 
 
 def describe_base(base: BaseConfig) -> tuple[DecoderConfig, Tokenizer]:
@@ -117,10 +114,11 @@ def open_base(base: BaseConfig, mesh: jax.sharding.Mesh | None = None) -> P.Tree
     if base.path == "tiny":
         params = P.init(spec, jax.random.key(0))
     elif os.path.isfile(path := model_path(base.path)):
-        params = gguf.open_gguf(path, dtype=base.dtype, shardings=_shardings(mesh))[1]
+        params = gguf.open_gguf(path, dtype=base.dtype, shardings=_shardings(config, mesh))[1]
     else:
         params = hf.read(path, spec, decoder.hf_sources(config), ignorable=decoder.IGNORABLE, prefixes=decoder.PREFIXES,
-                         copies=decoder.hf_copies(config), shardings=None if mesh is None else P.shardings(spec, mesh, SHARDED))
+                         copies=decoder.hf_copies(config),
+                         shardings=None if mesh is None else P.shardings(spec, mesh, decoder.rules(config, mesh, FSDP)))
     return params if base.quantise is None else quant.quantise(params, base.quantise, MATRICES)
 
 
@@ -179,7 +177,7 @@ def plan(recipe: Recipe, folder: str | os.PathLike) -> dict[str, Any]:
 
 
 def run(recipe: Recipe, out_dir: str | os.PathLike, **options: Any) -> TuneResult:
-    """Carry a recipe out; options are those of `finetune.fit`. Several devices: SHARDED over recipe.mesh."""
+    """Carry a recipe out; options are those of `finetune.fit`. Several devices: FSDP rules over recipe.mesh."""
     out_dir = os.path.abspath(os.fspath(out_dir))
     model, tokenizer = describe_base(recipe.base)
     config, data = adapters(recipe, tokenizer), open_data(recipe, tokenizer, out_dir)

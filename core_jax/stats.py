@@ -248,3 +248,159 @@ def mean_ci(values: Sequence[float], *, level: float = 0.95) -> Mean:
     sd = float(v.std(ddof=1))
     half = float(_scipy.t.ppf((1 + level) / 2, v.size - 1)) * sd / np.sqrt(v.size)
     return Mean(float(v.mean()), float(v.mean() - half), float(v.mean() + half), sd, v.size)
+
+
+# ---- paired comparisons of two systems on the same questions (stam.md 3.2, 3.3) ------------------------------------
+
+_ENUMERATE = 16  # up to this many units all sign patterns are tried
+
+
+class McNemar(NamedTuple):
+    """Two 0/1 scores on the same rows: `b` rows only the first has right, `c` only the second.
+
+    p_value: two-sided exact; difference = share right of the first minus the second, with Newcombe's interval.
+    """
+
+    b: int
+    c: int
+    n: int
+    p_value: float
+    difference: float
+    low: float
+    high: float
+
+
+class SignFlip(NamedTuple):
+    """Two-sided sign-flip test of a mean difference; `exact`: all 2^units patterns, else `flips` random ones."""
+
+    estimate: float
+    p_value: float
+    units: int
+    flips: int
+    exact: bool
+
+
+def mcnemar_p(b: int, c: int) -> float:
+    """Exact two-sided McNemar p-value of `b` and `c` discordant pairs: min(1, 2 BinomCDF(min(b, c); b + c, 1/2))."""
+    if b < 0 or c < 0:
+        raise ValueError(f"mcnemar: got {b} and {c} discordant pairs, expected counts")
+    return min(1.0, 2 * float(_scipy.binom.cdf(min(b, c), b + c, 0.5))) if b + c else 1.0
+
+
+def newcombe(both: int, first: int, second: int, neither: int, *, level: float = 0.95) -> tuple[float, float, float]:
+    """(difference, low, high) of two paired shares by Newcombe's tenth method (Stat. Med. 17, 2635-2650, 1998).
+
+    The Wilson intervals of the two shares are combined; phi, corrected for continuity, takes care of their pairing.
+    """
+    n = both + first + second + neither
+    if min(both, first, second, neither) < 0 or n < 1:
+        raise ValueError(f"newcombe: got {(both, first, second, neither)}, expected counts with a sum of at least 1")
+    right1, right2 = both + first, both + second
+    p1, p2 = right1 / n, right2 / n
+    (l1, u1), (l2, u2) = wilson(right1, n, level=level), wilson(right2, n, level=level)
+    margins = right1 * (n - right1) * right2 * (n - right2)
+    cross = both * neither - first * second
+    cross = max(cross - n / 2, 0.0) if cross > 0 else float(cross)
+    phi = cross / float(np.sqrt(margins)) if margins else 0.0
+
+    def width(a: float, b: float) -> float:
+        return float(np.sqrt(max(0.0, a * a - 2 * phi * a * b + b * b)))
+
+    difference = (first - second) / n
+    return difference, difference - width(p1 - l1, u2 - p2), difference + width(u1 - p1, p2 - l2)
+
+
+def mcnemar(first, second, *, level: float = 0.95) -> McNemar:
+    """Compares two systems whose scores `first` and `second`, int[n] of 0/1, are right or wrong on the same rows."""
+    x, y = _outcomes(first), _outcomes(second)
+    if x.shape != y.shape:
+        raise ValueError(f"second: got {y.size} rows, expected {x.size} as in first")
+    b, c = int((x & ~y).sum()), int((~x & y).sum())
+    both = int((x & y).sum())
+    return McNemar(b, c, x.size, mcnemar_p(b, c), *newcombe(both, b, c, x.size - both - b - c, level=level))
+
+
+def _labels(labels, n: int, name: str) -> np.ndarray:
+    """Group numbers int[n], 0.. in the order of the sorted labels; None = one group for all."""
+    if labels is None:
+        return np.zeros(n, np.int64)
+    labels = np.asarray(labels)
+    if labels.shape != (n,):
+        raise ValueError(f"{name}: got shape {labels.shape}, expected ({n},) as d")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _macro(weights: np.ndarray, d: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """Mean over types of the weighted mean of d in the type: weights [r, n] -> [r], NaN where a type has none."""
+    out = np.zeros(len(weights))
+    with np.errstate(invalid="ignore"):
+        for t in range(int(types.max()) + 1):
+            rows = types == t
+            out += (weights[:, rows] @ d[rows]) / weights[:, rows].sum(axis=1)
+    return out / (int(types.max()) + 1)
+
+
+def macro_mean(d, types=None) -> float:
+    """Mean over types of the mean of d float[n] in the type; without `types`, the mean."""
+    d = _scores(d, np.size(d), "d")
+    return float(_macro(np.ones((1, d.size)), d, _labels(types, d.size, "types"))[0])
+
+
+def paired_bootstrap(d, types=None, clusters=None, n: int = 10_000, seed: int = 0, *, level: float = 0.95) -> Interval:
+    """Percentile interval of `macro_mean(d, types)`, d float[q] the paired differences of one evaluation pass.
+
+    Questions are drawn with replacement inside each type; with `clusters` (patients) whole clusters are drawn instead,
+    and a draw that lacks a type is skipped.
+    """
+    d = _scores(d, np.size(d), "d")
+    if d.size == 0:
+        raise ValueError("d: got no rows, expected at least 1")
+    kinds = _labels(types, d.size, "types")
+    if clusters is None:
+        within = [d[kinds == t] for t in range(int(kinds.max()) + 1)]
+        values = np.mean([np.concatenate([c @ x / x.size for c in _resamples(x.size, n, seed + t)])
+                          for t, x in enumerate(within)], axis=0)
+    else:
+        groups = _labels(clusters, d.size, "clusters")
+        values = np.concatenate([_macro(c[:, groups].astype(np.float64), d, kinds)
+                                 for c in _resamples(int(groups.max()) + 1, n, seed)])
+    return _percentiles(macro_mean(d, types), values, level)
+
+
+def sign_flip(d, types=None, clusters=None, n: int = 10_000, seed: int = 0) -> SignFlip:
+    """Two-sided permutation test of `macro_mean(d, types)` = 0: the sign of each difference is flipped at random.
+
+    With `clusters` all differences of a cluster flip together. Up to 16 units all patterns are enumerated and p is
+    their share that reaches the observed value; above, p = (1 + hits) / (n + 1) over n random patterns.
+    """
+    d = _scores(d, np.size(d), "d")
+    if d.size == 0:
+        raise ValueError("d: got no rows, expected at least 1")
+    kinds = _labels(types, d.size, "types")
+    share = np.zeros(d.size)  # each row's part of the macro mean
+    for t in range(int(kinds.max()) + 1):
+        share[kinds == t] = 1 / ((kinds == t).sum() * (int(kinds.max()) + 1))
+    groups = np.arange(d.size) if clusters is None else _labels(clusters, d.size, "clusters")
+    part = np.bincount(groups, d * share)
+    observed = float(part.sum())
+    least = abs(observed) - 1e-12  # equal sums in another order of addition count as reached
+    if part.size <= _ENUMERATE:
+        signs = 1 - 2 * (np.arange(2 ** part.size)[:, None] >> np.arange(part.size) & 1)
+        hits = int((np.abs(signs @ part) >= least).sum())
+        return SignFlip(observed, hits / len(signs), part.size, len(signs), True)
+    rng, hits, block = np.random.default_rng(seed), 0, max(1, _BLOCK // part.size)
+    for start in range(0, n, block):
+        signs = 1 - 2 * rng.integers(0, 2, (min(block, n - start), part.size))
+        hits += int((np.abs(signs @ part) >= least).sum())
+    return SignFlip(observed, (1 + hits) / (n + 1), part.size, n, False)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values, in the order given."""
+    p = np.asarray(p_values, np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p_values: got {p_values!r}, expected a list of numbers in [0, 1]")
+    order = np.argsort(p, kind="stable")
+    out = np.empty_like(p)
+    out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
+    return out.tolist()

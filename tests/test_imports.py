@@ -7,12 +7,14 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = {"jax_kernels": ROOT / "kernels/jax_kernels", "core_jax": ROOT / "core_jax", "evigen_jax": ROOT / "evigen_jax"}
-OURS = set(PACKAGES) | {"stam_jax", "configs", "launch", "tests"}
+PACKAGES = {"jax_kernels": ROOT / "kernels/jax_kernels", "core_jax": ROOT / "core_jax", "evigen_jax": ROOT / "evigen_jax",
+            "stam_jax": ROOT / "stam_jax"}
+OURS = set(PACKAGES) | {"configs", "launch", "tests"}
 MAY = {
     "jax_kernels": {"jax_kernels"},
     "core_jax": {"core_jax", "jax_kernels"},
     "evigen_jax": {"evigen_jax", "core_jax", "jax_kernels"},
+    "stam_jax": {"stam_jax", "core_jax", "jax_kernels"},
 }
 ONLY_IN = {  # third-party package -> the only files (or folders) that may import it
     "transformers": {"core_jax/text.py"},
@@ -33,7 +35,8 @@ JAX_FREE = [
     "core_jax.chat", "core_jax.tokenizer_files", "core_jax.byte_alphabet", "core_jax.ckpt.gguf_file", "core_jax.staging",
     "core_jax.engine.request", "core_jax.engine.backend", "core_jax.engine.pages", "core_jax.engine.scheduler",
     "core_jax.engine.grammar", "core_jax.engine.openai", "core_jax.engine.scripted", "core_jax.engine.load",
-    "core_jax.engine.answer", "core_jax.engine.wire", "core_jax.engine.http",
+    "core_jax.engine.answer", "core_jax.engine.wire", "core_jax.engine.http", "core_jax.packaged",
+    "core_jax.synth.timelines", "stam_jax.metrics", "stam_jax.store", "stam_jax.undo", "stam_jax.invariants", "stam_jax.verify",
 ]
 
 

@@ -166,3 +166,136 @@ def test_bad_input_names_what_is_wrong(call, words):
     with pytest.raises(ValueError) as e:
         call()
     assert words in str(e.value)
+
+
+# ---- paired comparisons ----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("b, c, p", [(20, 14, 0.391528), (1, 9, 0.021484), (10, 2, 0.038574), (5, 0, 0.0625), (8, 8, 1.0),
+                                     (0, 0, 1.0)])
+def test_mcnemar_golden_and_the_binomial_test(b, c, p):
+    assert stats.mcnemar_p(b, c) == stats.mcnemar_p(c, b) == pytest.approx(p, abs=5e-7)
+    if b + c:
+        assert stats.mcnemar_p(b, c) == pytest.approx(scipy_stats.binomtest(b, b + c).pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("table, expected", [  # the airway and the Altman examples, and one of Newcombe's own tables
+    ((1, 1, 7, 12), (-0.2857, -0.5069, -0.0256)), ((14, 5, 0, 22), (0.1220, 0.0115, 0.2265)),
+    ((36, 12, 2, 0), (0.2000, 0.0569, 0.3404))])
+def test_newcombe_published_examples(table, expected):
+    assert stats.newcombe(*table) == pytest.approx(expected, abs=5e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.tuples(*[st.integers(0, 30)] * 4).filter(any))
+def test_newcombe_mirrors_and_stays_in_range(table):
+    both, b, c, neither = table
+    d, low, high = stats.newcombe(both, b, c, neither)
+    assert stats.newcombe(both, c, b, neither) == pytest.approx((-d, -high, -low), abs=1e-12)
+    assert stats.newcombe(neither, b, c, both) == pytest.approx((d, low, high), abs=1e-12)
+    assert -1 - 1e-12 <= low <= d <= high <= 1 + 1e-12
+
+
+def test_newcombe_covers_the_true_difference():
+    rng = np.random.default_rng(0)
+    share = np.array([0.55, 0.2, 0.1, 0.15])  # true difference 0.1
+    hit = [low <= 0.1 <= high for _, low, high in (stats.newcombe(*map(int, t)) for t in rng.multinomial(60, share, 600))]
+    assert 0.93 <= np.mean(hit) <= 0.985
+
+
+def test_mcnemar_counts_rows():
+    a, b = [1, 1, 1, 0, 0, 1], [1, 0, 0, 1, 0, 1]
+    got = stats.mcnemar(a, b)
+    assert (got.b, got.c, got.n, got.p_value) == (2, 1, 6, 1.0)
+    assert got[4:] == stats.newcombe(2, 2, 1, 1)
+    with pytest.raises(ValueError, match="second: got 2 rows"):
+        stats.mcnemar(a, [1, 0])
+    with pytest.raises(ValueError, match="expected 0 and 1"):
+        stats.mcnemar(a, [1, 0, 0.5, 1, 0, 1])
+
+
+GOLDEN_D = [.2, .1, -.05, .3, 0, .15]
+
+
+def test_sign_flip_golden_is_exact():
+    got = stats.sign_flip(GOLDEN_D)
+    assert (got.p_value, got.exact, got.units, got.flips) == (0.125, True, 6, 64)
+    assert got.estimate == pytest.approx(np.mean(GOLDEN_D))
+    assert stats.sign_flip([-x for x in GOLDEN_D]).p_value == 0.125
+
+
+def test_sign_flip_of_five_patients_cannot_go_below_two_in_thirty_two():
+    d = np.full(50, 0.3)
+    got = stats.sign_flip(d, clusters=np.repeat(["a", "b", "c", "d", "e"], 10))
+    assert (got.p_value, got.units) == (2 / 32, 5)
+    assert stats.sign_flip(d).p_value == 1 / 10_001
+
+
+def test_sign_flip_sampled_agrees_with_enumerated(monkeypatch):
+    d = np.random.default_rng(3).normal(0.25, 1, 14)
+    exact = stats.sign_flip(d).p_value
+    monkeypatch.setattr(stats, "_ENUMERATE", 5)
+    sampled = stats.sign_flip(d)
+    assert not sampled.exact and abs(sampled.p_value - exact) < 4 * math.sqrt(exact * (1 - exact) / 10_000)
+    assert stats.sign_flip(d) == sampled and stats.sign_flip(d, seed=1) != sampled
+
+
+def test_sign_flip_weighs_types_alike():
+    d, types = [1.0, 1.0, 1.0, 1.0, -1.0], ["a"] * 4 + ["b"]
+    assert stats.macro_mean(d, types) == 0.0 and stats.macro_mean(d) == pytest.approx(0.6)
+    got = stats.sign_flip(d, types)
+    assert got.estimate == 0.0 and got.p_value == 1.0
+
+
+def test_bootstrap_of_a_mean_agrees_with_the_normal_interval():
+    d = np.random.default_rng(1).normal(0.1, 0.5, 400)
+    got = stats.paired_bootstrap(d, n=4000)
+    half = 1.96 * d.std() / 20
+    assert got.estimate == pytest.approx(d.mean()) and (got.resamples, got.skipped) == (4000, 0)
+    assert got.low == pytest.approx(d.mean() - half, abs=0.006) and got.high == pytest.approx(d.mean() + half, abs=0.006)
+    assert stats.paired_bootstrap(d, n=4000) == got and stats.paired_bootstrap(d, n=4000, seed=1) != got
+
+
+def test_bootstrap_is_stratified_by_type():
+    """Two types that differ only between each other: inside a type nothing varies, so the macro does not either."""
+    d, types = [1.0] * 30 + [-1.0] * 10, ["a"] * 30 + ["b"] * 10
+    got = stats.paired_bootstrap(d, types, n=200)
+    assert got[:3] == (0.0, 0.0, 0.0)
+    plain = stats.paired_bootstrap(d, n=200)
+    assert plain.low < 0.5 < plain.high
+
+
+def test_bootstrap_by_cluster_is_wider_where_questions_of_a_patient_agree():
+    d = np.repeat(np.random.default_rng(2).normal(size=12), 20)
+    patients = np.repeat([f"p{i}" for i in range(12)], 20)
+    each, whole = stats.paired_bootstrap(d, n=2000), stats.paired_bootstrap(d, clusters=patients, n=2000)
+    assert whole.high - whole.low > 3 * (each.high - each.low)
+
+
+def test_bootstrap_by_cluster_skips_draws_that_lack_a_type():
+    got = stats.paired_bootstrap([1.0, 2.0, 3.0], ["a", "a", "b"], [1, 2, 3], n=500)
+    assert 0 < got.skipped < 500 and got.resamples + got.skipped == 500
+    assert 2 <= got.low <= got.high <= 2.5  # half of a type-a mean in [1, 2] and half of b = 3
+
+
+@pytest.mark.parametrize("call", [lambda: stats.sign_flip([]), lambda: stats.paired_bootstrap([]),
+                                  lambda: stats.sign_flip([1.0, float("nan")]), lambda: stats.mcnemar_p(-1, 2),
+                                  lambda: stats.paired_bootstrap([1.0, 2.0], types=["a"]), lambda: stats.holm([0.5, 1.5]),
+                                  lambda: stats.newcombe(0, 0, 0, 0), lambda: stats.newcombe(1, -1, 2, 3)])
+def test_paired_bad_input(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_against_the_definition(p):
+    """The adjusted p of a test is the largest over it and all smaller ones of (tests not smaller) x p, at most 1."""
+    got = stats.holm(p)
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    for place, i in enumerate(order):
+        assert got[i] == min(1.0, max((len(p) - k) * p[order[k]] for k in range(place + 1)))
+
+
+def test_holm_example():
+    assert stats.holm([.01, .04, .03, .005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([]) == []

@@ -6,7 +6,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAP = (ROOT / "WORKSPACE.md").read_text(encoding="utf-8")
-FOLDERS = ("kernels/jax_kernels", "core_jax", "evigen_jax", "launch", "configs")
+FOLDERS = ("kernels/jax_kernels", "core_jax", "evigen_jax", "stam_jax", "launch", "configs")
 
 
 def listed(folder: str) -> set[str]:
