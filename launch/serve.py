@@ -43,6 +43,8 @@ flags.DEFINE_integer("rows", 8, "sequences that run side by side", 1)
 flags.DEFINE_integer("length", None, "most tokens of a sequence; if not given, the model's, at most 8192", 1)
 flags.DEFINE_integer("kv_tokens", None, "tokens that the cache has room for; if not given, 2048 a row", 1)
 flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "of the weights and the cache")
+flags.DEFINE_integer("tensor", 1, "devices that share a model's heads", 1)
+flags.DEFINE_integer("data", 1, "groups of such devices that share a step's tokens", 1)
 flags.DEFINE_bool("warmup", False, "compile every shape before the first request, not with it")
 flags.DEFINE_integer("max_choices", 256, "answers running or waiting; a request beyond them gets status 429", 1)
 flags.DEFINE_integer("max_connections", 512, "open connections; those beyond them are closed at once", 1)
@@ -109,10 +111,12 @@ def serve(backend: Backend, listener: socket.socket, *, limits: Any = None, **fa
 def load(wanted: dict[str, Any]) -> Backend:
     """The engine that the settings describe. Raises: ValueError, OSError."""
     from core_jax.engine.engine import Engine, Limits
+    from core_jax.mesh import MeshSpec
 
+    mesh = None if wanted["data"] * wanted["tensor"] == 1 else MeshSpec(wanted["data"], wanted["tensor"]).build()
     limits = Limits(rows=wanted["rows"], length=wanted["length"], tokens=wanted["kv_tokens"])
     engine = Engine.load(wanted["model"], model=wanted["served_name"], adapters=wanted["adapters"],
-                         dtype=wanted["dtype"], limits=limits)
+                         dtype=wanted["dtype"], mesh=mesh, limits=limits)
     if wanted["warmup"]:
         engine.warmup()
     return engine
@@ -130,7 +134,7 @@ def settings() -> dict[str, Any]:
     return {
         "model": model, "served_name": FLAGS.served_name or model_name(FLAGS.model),
         "adapters": adapters, "rows": FLAGS.rows, "length": FLAGS.length, "kv_tokens": FLAGS.kv_tokens,
-        "dtype": FLAGS.dtype, "warmup": FLAGS.warmup,
+        "dtype": FLAGS.dtype, "data": FLAGS.data, "tensor": FLAGS.tensor, "warmup": FLAGS.warmup,
         "encoder": FLAGS.encoder, "host": FLAGS.host, "port": FLAGS.port,
         "key_required": read_key(FLAGS.host, FLAGS.api_key_file) is not None, "max_choices": FLAGS.max_choices,
         "max_connections": FLAGS.max_connections, "max_body_mib": FLAGS.max_body_mib,

@@ -51,13 +51,14 @@ class Slots:
 
 
 def open_model(
-    path: str | os.PathLike, *, dtype: str = "float32", shardings: Callable[[P.Tree], P.Tree] | None = None
+    path: str | os.PathLike, *, dtype: str = "float32", mesh: jax.sharding.Mesh | None = None
 ) -> tuple[DecoderConfig, P.Tree, Tokenizer]:
-    """Config, parameters and tokenizer of a folder, a GGUF file or `smollm2`; arguments and errors as `gguf.open_gguf`."""
+    """Config, parameters and tokenizer of a folder, a GGUF file or `smollm2`; mesh as in `load`, errors as `gguf.open_gguf`."""
     path = model_path(os.fspath(path))
     tokenizer = Tokenizer.load(path)
     if os.path.isfile(path):
-        return *gguf.open_gguf(path, dtype=dtype, shardings=shardings), tokenizer
+        config = gguf.read_config(gguf.GGUFFile(path))
+        return *gguf.open_gguf(path, dtype=dtype, shardings=_shardings(config, mesh)), tokenizer
     where = os.path.join(path, CONFIG)
     try:
         with open(where, encoding="utf-8") as f:
@@ -71,13 +72,18 @@ def open_model(
     params = hf.read(
         path, spec, decoder.hf_sources(config), ignorable=decoder.IGNORABLE, prefixes=decoder.PREFIXES,
         copies=decoder.hf_copies(config),
-        shardings=None if shardings is None else shardings(spec))
+        shardings=None if mesh is None else _shardings(config, mesh)(spec))
     return config, params, tokenizer
+
+
+def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
+    return None if mesh is None else lambda spec: P.shardings(spec, mesh, decoder.rules(config, mesh))
 
 
 def load(
     path: str | os.PathLike, *, model: str | None = None, adapters: Mapping[str, str] | None = None,
-    dtype: str = "float32", rows: int | None = None, limits: Limits | None = None, **options: Any,
+    dtype: str = "float32", mesh: jax.sharding.Mesh | None = None, rows: int | None = None,
+    limits: Limits | None = None, **options: Any,
 ) -> Engine:
     """An engine for a model on disk.
 
@@ -85,6 +91,7 @@ def load(
         model: its name; None = that of the folder or file.
         adapters: name -> PEFT folder.
         dtype: of the matrices.
+        mesh: devices that share the model, by `decoder.rules`: heads over `tensor`, a step's tokens over `data`.
         rows: sequences that run side by side, in place of the limits' own.
         options: of `Engine`.
 
@@ -93,7 +100,7 @@ def load(
     """
     if rows is not None:
         limits = Limits(rows=rows) if limits is None else Limits(**{**vars(limits), "rows": rows})
-    config, params, tokenizer = open_model(path, dtype=dtype)
+    config, params, tokenizer = open_model(path, dtype=dtype, mesh=mesh)
     slots: Adapters | None = None
     if adapters:
         spec, sources = decoder.spec(config, dtype), decoder.hf_sources(config)

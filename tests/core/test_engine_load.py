@@ -9,8 +9,10 @@ from chat_cases import write_tokenizer
 from safetensors.numpy import load_file, save_file
 
 from core_jax.ckpt import hf
-from core_jax.engine.engine import Engine
+from core_jax.engine.engine import Engine, Limits
 from core_jax.engine.load import model_name
+from core_jax.engine.request import Request, Sampling
+from core_jax.mesh import MeshSpec
 from core_jax.models import decoder
 
 
@@ -80,3 +82,12 @@ def test_a_folder_without_a_model(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match="config.json: not JSON"):
         Engine.load(tmp_path)
+
+
+def test_a_folder_onto_a_mesh(tmp_path):
+    folder, mesh = write(tmp_path / "tiny"), MeshSpec(2, 2).build(jax.devices()[:4])
+    engine = Engine.load(folder, mesh=mesh, limits=Limits(rows=1, page=16, length=E.LENGTH, chunk=16))
+    wq, norm = engine._params["layers"]["wq"], engine._params["norm"]
+    assert wq.sharding.spec == jax.sharding.PartitionSpec(None, "tensor", None) and wq.sharding.mesh == mesh
+    assert norm.sharding.is_fully_replicated
+    assert engine.submit([Request(E.PROMPTS[0], Sampling(max_tokens=8))])[0].tokens == E.greedy(E.PROMPTS[0], 8)
