@@ -62,8 +62,9 @@ class GenerateConfig:
     """Read by `evigen generate --model` (S7). max_tokens: new tokens, 4,096 in Table 6 (16,384 for a model that thinks).
 
     form: "schema" binds the answer to a JSON schema made for the pack, "free" leaves its form to the prompt. thinking:
-    the switch of models that think. rows: answers written side by side by a local model. concurrency: requests under way
-    at an endpoint.
+    the switch of models that think. Of a local model: rows: answers written side by side; dtype: of its matrices; length:
+    most tokens of prompt and answer together, None: the model's, at most 8,192. concurrency: requests under way at an
+    endpoint.
     """
 
     max_tokens: int = 4096
@@ -72,6 +73,8 @@ class GenerateConfig:
     form: Literal["schema", "free"] = "schema"
     thinking: Literal["on", "off", "default"] = "default"
     rows: int = 8
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    length: int | None = None
     concurrency: int = 8
 
 

@@ -193,7 +193,8 @@ def generate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
         generator = TemplateGenerator()
         write_jsonl(args.out, generator.generate(packs))
         return {"rationales": args.out, "patients": len(packs), "generator": generator.name, "is_llm": generator.is_llm}
-    backend = load_backend(args.model, rows=config.generate.rows, concurrency=config.generate.concurrency)
+    backend = load_backend(args.model, rows=config.generate.rows, dtype=config.generate.dtype, length=config.generate.length,
+                           concurrency=config.generate.concurrency)
     rationales, counts = writer.write(packs, backend, config.generate, args.out, progress=_progress(args))
     write_jsonl(args.out, rationales)
     Partial(args.out).done()

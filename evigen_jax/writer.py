@@ -174,7 +174,7 @@ def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateC
     partial = Partial(out)
     try:
         writer = Writer(backend, sampling=sampling, form=settings.form, thinking=thinking, adapter=adapter)
-        keys = [_request_sha256(writer.request(pack), pack, backend.model) for pack in packs]
+        keys = [_request_sha256(writer.request(pack), pack, f"{backend.model}, {settings.dtype}") for pack in packs]
         kept = _finished(out) | partial.kept
         rationales: list[Any] = [kept.get(key) for key in keys]
         todo = [i for i, r in enumerate(rationales) if r is None]

@@ -152,7 +152,7 @@ def main(argv: list[str]) -> int:
         try:
             from core_jax.engine import http
         except ImportError as e:
-            raise ValueError(f"{e.name} is not installed; run: pip install 'evigen-stam-jax[serve]'") from None
+            raise ValueError(f"{e.name} is not installed; run: pip install -e '.[serve]'") from None
         listener = bind(FLAGS.host, FLAGS.port)
         backend, encoder = load(wanted), None
         if FLAGS.encoder:

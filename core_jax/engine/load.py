@@ -14,12 +14,15 @@ def model_name(path: str | os.PathLike) -> str:
     return os.path.basename(os.path.abspath(path)).removesuffix(".gguf")
 
 
-def load_backend(name: str, *, rows: int = 8, concurrency: int = 8) -> Backend:
+def load_backend(
+    name: str, *, rows: int = 8, dtype: str = "float32", length: int | None = None, concurrency: int = 8,
+) -> Backend:
     """
     Args:
         name: a Hugging Face folder, a .gguf file or `smollm2` (served by this process), `http://host:port/v1#model` (an
             OpenAI-compatible endpoint), or `openai:model` (base URL from the environment; see `openai.Endpoint`).
-        rows: sequences that a local model runs side by side. concurrency: requests under way at an endpoint.
+        rows, dtype, length: of a local model: sequences side by side, its matrices, most tokens of a sequence (None: the
+            model's, at most 8,192). concurrency: requests under way at an endpoint.
 
     Raises: ValueError: none of these forms; whatever the checkpoint or the environment lacks.
     """
@@ -37,6 +40,7 @@ def load_backend(name: str, *, rows: int = 8, concurrency: int = 8) -> Backend:
     name = model_path(name)
     if not os.path.exists(name):
         raise ValueError(f"model {name!r}: no such file or folder; expected {FORMS}")
+    from core_jax.engine.engine import Limits
     from core_jax.engine.local import Local
 
-    return Local.load(name, rows=rows)
+    return Local.load(name, dtype=dtype, limits=Limits(rows=rows, length=length))

@@ -82,8 +82,8 @@ def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh | None) -> Callabl
 
 def load(
     path: str | os.PathLike, *, model: str | None = None, adapters: Mapping[str, str] | None = None,
-    dtype: str = "float32", mesh: jax.sharding.Mesh | None = None, rows: int | None = None,
-    limits: Limits | None = None, **options: Any,
+    dtype: str = "float32", mesh: jax.sharding.Mesh | None = None, limits: Limits | None = None,
+    **options: Any,
 ) -> Engine:
     """An engine for a model on disk.
 
@@ -92,14 +92,11 @@ def load(
         adapters: name -> PEFT folder.
         dtype: of the matrices.
         mesh: devices that share the model, by `decoder.rules`: heads over `tensor`, a step's tokens over `data`.
-        rows: sequences that run side by side, in place of the limits' own.
         options: of `Engine`.
 
     Raises:
         ValueError: whatever the folder, the file, an adapter or the limits lack; a tokenizer that does not fit.
     """
-    if rows is not None:
-        limits = Limits(rows=rows) if limits is None else Limits(**{**vars(limits), "rows": rows})
     config, params, tokenizer = open_model(path, dtype=dtype, mesh=mesh)
     slots: Adapters | None = None
     if adapters:
