@@ -30,7 +30,7 @@ EXTRAS = {
     "faiss-gpu": ["faiss-gpu>=1.15,<2; platform_system=='Linux' and platform_machine=='x86_64'"],
     "serve": ["starlette>=1,<2", "uvicorn>=0.40", "prometheus-client>=0.21"],
     "api": ["openai>=2,<4"],
-    "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "peft>=0.18", "scikit-learn>=1.6"],
+    "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "peft>=0.18", "bitsandbytes>=0.48", "scikit-learn>=1.6"],
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6", "jsonschema>=4.20"],
 }
 PACKAGES = find_packages(include=["core_jax*", "evigen_jax*", "stam_jax*"]) + [
