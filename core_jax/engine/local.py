@@ -57,8 +57,8 @@ def open_model(
     path = model_path(os.fspath(path))
     tokenizer = Tokenizer.load(path)
     if os.path.isfile(path):
-        config = gguf.read_config(gguf.GGUFFile(path))
-        return *gguf.open_gguf(path, dtype=dtype, shardings=_shardings(config, mesh)), tokenizer
+        shardings = None if mesh is None else _shardings(gguf.read_config(gguf.GGUFFile(path)), mesh)
+        return *gguf.open_gguf(path, dtype=dtype, shardings=shardings), tokenizer
     where = os.path.join(path, CONFIG)
     try:
         with open(where, encoding="utf-8") as f:
@@ -76,8 +76,8 @@ def open_model(
     return config, params, tokenizer
 
 
-def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
-    return None if mesh is None else lambda spec: P.shardings(spec, mesh, decoder.rules(config, mesh))
+def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh) -> Callable[[P.Tree], P.Tree]:
+    return lambda spec: P.shardings(spec, mesh, decoder.rules(config, mesh))
 
 
 def load(

@@ -57,7 +57,6 @@ def prompts(batch: int) -> list[list[int]]:
 def ours(case: dict):
     from core_jax.engine.engine import Engine, Limits
     from core_jax.engine.request import Request, Sampling
-    from core_jax.packaged import model_path
 
     asked = prompts(case["batch"])
     tokens = sum(len(p) + case["new"] + 128 for p in asked)
@@ -125,11 +124,11 @@ def llama_cpp(case: dict, precise: bool = True):
     from core_jax.packaged import model_path
 
     folder = None
-    path = str(model_path("smollm2"))
+    path = model_path("smollm2")
     if precise:
         folder = tempfile.TemporaryDirectory()
         path = os.path.join(folder.name, "smollm2-f32.gguf")
-        _as_float32(gguf, pathlib.Path(model_path("smollm2")), path)
+        _as_float32(gguf, pathlib.Path(path), path)
     model = Llama(path, n_ctx=2048, n_batch=512, n_threads=2, n_threads_batch=2, verbose=False, logits_all=False)
     if folder is not None:
         folder.cleanup()  # mapped already
