@@ -1,0 +1,598 @@
+"""Drugs: what is taken and how much, changed, stopped, switched, thought of, or corrected."""
+
+from __future__ import annotations
+
+import re
+
+from stam_jax.rules import cues, vocabulary
+from stam_jax.rules.lexicon import Mention
+from stam_jax.rules.quantities import COUNTED, Amount, Word, amounts, frequencies, plain
+from stam_jax.rules.scene import Scene
+from stam_jax.writer import Draft
+
+_SWITCH = re.compile(
+    r"\b(?:switch|chang|convert|transition|rotat|cross-?taper|replac|substitut|swap|exchang|mov(?:e"
+    r"|ed|ing)\b|trad(?:e|ed|ing)\b)\w*"
+)
+_TO = re.compile(r"\b(?:to|onto|over to|with|by|for|into)\b[^,;]{0,25}$")
+_PASSIVE = re.compile(
+    r"\b(?:replaced (?:by|with)|switched (?:over )?to|changed (?:over )?to|swapped (?:for|with|to)"
+    r"|exchanged for|gave way to|converted to|transitioned to|substituted (?:by|with)"
+    r"|succeeded by)\b"
+)
+_INSTEAD = re.compile(
+    r"\b(?:instead of|in place of|in lieu of|replac(?:es|ing|ed)|to replace|rather than"
+    r"|substitut\w+ for|takes the place of)\b(?! by| with)"
+)
+_JOINT = re.compile(
+    r"[,;|/]|\band\b|\bthen\b|\bplus\b|\bbut\b|\bwhile\b|&|\+|\bwith(?= (?:the )?(?:addition|start))"
+    r"|\balong with\b|\bas well as\b|\bfollowed by\b|\bin addition\b|\balso\b| - "
+)
+_BARE = re.compile(
+    r"(?P<n>[0-9]{1,4}(?:\.[0-9]{1,3})?)(?![0-9./:%-]|\.\d|,\d| ?(?:days?|weeks?|wks?|months?|years?"
+    r"|hours?|hrs?|h\b|min|times|x\b|am\b|pm\b|st\b|nd\b|rd\b|th\b|percent|lbs?|kg|%|/|refills?|pills?"
+    r"|tabs?|tablets?|capsules?|doses?|mmhg|bpm|more|of\b|pounds|minutes))"
+)
+_PAST_USE = re.compile(
+    r"\b(?:used to (?:take|be on|use)|previously (?:on|took|taking|tried)|formerly (?:on|took"
+    r"|taking)|had (?:been )?(?:tried|taken)|was (?:previously|formerly|once) on|in the past"
+    r"|years ago|tried (?:and failed )?|failed|prior trial|history of)\b"
+)
+_SMALL_WORDS = re.compile(r"\b(?:and|the|his|her|your|my|also|both|then|as|well|with)\b")
+_PRN = re.compile(r"\b(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)\b")
+
+
+def unit_of(concept: str) -> str:
+    """The unit in which a drug's bare number is meant."""
+    facts = vocabulary.DRUGS.get(concept)
+    return {"insulin": "units", "thyroid hormone": "mcg"}.get(facts.family, "mg") if facts else "mg"
+
+
+def doses(scene: Scene, before: Mention | None, allergens: frozenset[int]) -> list[Draft]:
+    """Drafts of the sentence's drugs. before: the drug that the sentences before spoke of, for a sentence that names
+    none. allergens: starts of names that stand for an allergy."""
+    drugs = _distinct([m for m in scene.of_kind("drug") if m.start not in allergens])
+    if not drugs:
+        return _carried(scene, before) if before is not None else []
+    found: list[Draft] = []
+    parts = _parts(scene, drugs)
+    action = None
+    for start, end, drug, role in parts:
+        draft, action = _one(scene, start, end, drug, role, action, len(parts) == 1)
+        if draft is not None:
+            found.append(draft)
+    return found
+
+
+def _distinct(drugs: list[Mention]) -> list[Mention]:
+    """One mention of each drug: "Lipitor (atorvastatin) 40 mg"."""
+    out: list[Mention] = []
+    for m in drugs:
+        if all(m.concept != d.concept for d in out):
+            out.append(m)
+    return out
+
+
+def _parts(scene: Scene, drugs: list[Mention]) -> list[tuple[int, int, Mention, str | None]]:
+    """(start, end, drug, role) of what is said of each drug; role: old or new of a switch, context, None."""
+    text = scene.text
+    roles: list[str | None] = [None] * len(drugs)
+    for i, (a, b) in enumerate(zip(drugs, drugs[1:])):
+        old = _switched(text, a, b)
+        if old is not None:
+            roles[i], roles[i + 1] = ("old", "new") if old is a else ("new", "old")
+    cuts = [0]
+    for i, (a, b) in enumerate(zip(drugs, drugs[1:])):
+        between = text[a.end:b.start]
+        if roles[i] is not None and roles[i + 1] is not None:
+            cuts.append(
+                b.start if roles[i] == "old" else (m := _INSTEAD.search(between)) and a.end + m.start() or b.start
+            )
+            continue
+        joints = [m for m in _JOINT.finditer(between)]
+        if not joints:
+            cuts.append(-1)  # no cut: the second is context of the first
+            continue
+        cuts.append(a.end + _joint(between, joints).start())
+    cuts.append(len(text))
+    out: list[tuple[int, int, Mention, str | None]] = []
+    for i, drug in enumerate(drugs):
+        if cuts[i] == -1:
+            own = amounts(text[drug.start:_next(cuts, i)])
+            if own and not cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 60), drug.start):
+                out.append((drug.start, _next(cuts, i), drug, roles[i]))
+                if len(out) > 1:
+                    a, _, d, r = out[-2]
+                    out[-2] = (a, drug.start, d, r)
+            elif out:
+                a, _, d, r = out[-1]
+                out[-1] = (a, _next(cuts, i), d, r)
+            continue
+        out.append((cuts[i], _next(cuts, i), drug, roles[i]))
+    return out
+
+
+def _joint(between: str, joints: list[re.Match]) -> re.Match:
+    """The last joint, or the comma directly before it (", and")."""
+    last = joints[-1]
+    if len(joints) > 1 and not between[joints[-2].end():last.start()].strip():
+        return joints[-2]
+    return last
+
+
+def _next(cuts: list[int], i: int) -> int:
+    return next(c for c in cuts[i + 1:] if c != -1)
+
+
+def _switched(text: str, a: Mention, b: Mention) -> Mention | None:
+    """Which of two neighbours the other one replaces, if any."""
+    before, between = text[max(0, a.start - 60):a.start], text[a.end:b.start]
+    if len(between) > 90:
+        return None
+    if re.search(r"\bfrom\b[^,;]{0,25}$", before) and _TO.search(between):
+        return a
+    verb = None
+    for verb in _SWITCH.finditer(before):
+        pass
+    if (
+        verb is not None
+        and len(before) - verb.end() < 25
+        and _TO.search(between)
+        and not re.search(r"[,;]\s*(?:and|then)?\s*\w+ed\b", between)
+    ):
+        return b if verb.group().startswith("substitut") and re.search(r"\bfor\b[^,;]{0,25}$", between) else a
+    if _PASSIVE.search(between):
+        return a
+    if _INSTEAD.search(between):
+        return b
+    return None
+
+
+def _one(
+    scene: Scene, start: int, end: int, drug: Mention, role: str | None, inherited: str | None, alone: bool
+) -> tuple[Draft | None, str | None]:
+    """The draft of one drug from [start, end) of the sentence, and what was done to it."""
+    text, concept = scene.text, drug.concept
+    part = text[start:end]
+    experiencer = scene.experiencer(drug.start, drug.end)
+    fields = {"concept": concept, "attribute": "dose", "experiencer": experiencer}
+    context = cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 70), drug.start) is not None
+    amount, value = _value(scene, start, end, drug, role)
+    stopped = _stopped(scene, start, end, drug, context)
+    bound = cues.conditional(text, start, end, max(drug.end, amount.end if amount else 0))
+    if role == "old":
+        stopped = True
+    elif role == "new":
+        stopped = False
+    verb = cues.START.search(part) or cues.CHANGE.search(part)
+    if stopped and value is not None and role != "old":
+        began = max((m.start() for m in cues.START.finditer(part)), default=-1)
+        ended = max((m.start() for m in cues.STOP.finditer(part)), default=-1)
+        if began > ended >= 0 or "instead" in part and began >= 0:
+            stopped = False
+    bare = (
+        role is None
+        and value is None
+        and not verb
+        and not context
+        and not re.search(r"[a-z]{4,}", _SMALL_WORDS.sub("", text[start:drug.start] + text[drug.end:end]))
+    )
+    if bare and not stopped and inherited == "stop":
+        stopped = True
+    if stopped:
+        if bound:
+            return scene.draft(start, end, kind="PLAN", polarity="CONDITIONAL", **fields), "stop"
+        time = scene.time(start, end, "past") or scene.time(0, len(text), "past")
+        return (
+            scene.draft(*_span(scene, start, end, alone), kind="EVENT", polarity="NEGATED", time=time, **fields),
+            "stop",
+        )
+    if value is not None:
+        if bound:
+            return (
+                scene.draft(
+                    *_span(scene, start, end, alone),
+                    kind="PLAN",
+                    value=value,
+                    unit=amount.unit if amount else None,
+                    polarity="CONDITIONAL",
+                    **fields,
+                ),
+                "start",
+            )
+        past = _PAST_USE.search(text, max(0, start), drug.end + 60)
+        time = _dose_time(scene, start, end, alone)
+        if (
+            past
+            and time is None
+            and experiencer == "PATIENT"
+            and not cues.NEW_BEFORE.search(text[:amount.start] if amount else "")
+        ):
+            background = {**fields, "attribute": "background"}
+            return scene.draft(*_span(scene, start, end, alone), kind="BACKGROUND", **background), None
+        return (
+            scene.draft(
+                *_span(scene, start, end, alone), value=value, unit=amount.unit if amount else None, time=time, **fields
+            ),
+            "start",
+        )
+    begun = cues.START.search(part)
+    takes = cues.TAKES.search(part)
+    if (
+        (begun or takes)
+        and not context
+        and not scene.of_kind("monitor")
+        and not bound
+        and role != "old"
+        and not _since(text, start, drug)
+        and not cues.NOT_STOP.search(part)
+        and not _FREE_OF_DOSE.search(part)
+        and _near(part, drug.start - start, drug.end - start, begun or takes)
+    ):
+        return (
+            scene.draft(*_span(scene, start, end, alone), time=_dose_time(scene, start, end, alone), **fields),
+            "listed",
+        )
+    if bare and inherited == "listed" and not bound:
+        return scene.draft(start, end, **fields), "listed"
+    if role == "new" and not bound:
+        return scene.draft(0, len(text), time=scene.time(0, len(text), "past"), **fields), "start"
+    return None, None
+
+
+_FREE_OF_DOSE = re.compile(
+    r"\b(?:discuss\w*|question\w*|side effects?|refill\w*|ask\w*|benefits?|risks?|adheren\w+"
+    r"|complian\w+|dose|education|increase|decrease|"
+    r"monitor\w*|check\w*|level|labs?|requires?|needs?|not|never|no\b|n't|developed|because"
+    r"|causes?|allerg\w+|reaction|rash|hives|"
+    r"intoleran\w*|trial|failed|stop\w*|hold|held|missed|forget\w*|forgot)"
+)
+
+
+def _near(part: str, start: int, end: int, verb: re.Match) -> bool:
+    """Whether a verb stands with its drug: "start the metformin", "metformin was started"."""
+    gap = part[verb.end():start] if verb.end() <= start else part[end:verb.start()]
+    return len(gap) <= 30 and not re.search(r"[,;.]", gap)
+
+
+def _since(text: str, start: int, drug: Mention) -> bool:
+    return (
+        re.search(
+            r"\b(?:since|after|when|ever since|following|before|until|upon|while)\b[^,;]{0,40}$",
+            text[max(start, drug.start - 60):drug.start],
+        )
+        is not None
+    )
+
+
+def _span(scene: Scene, start: int, end: int, alone: bool) -> tuple[int, int]:
+    return (0, len(scene.text)) if alone else (start, end)
+
+
+def _dose_time(scene: Scene, start: int, end: int, alone: bool) -> str | None:
+    a, b = (0, len(scene.text)) if alone else (start, end)
+    since = scene.time(a, b, "past") or scene.dated(0, len(scene.text))
+    until = scene.time(a, b, "until")
+    if since and until and until.startswith("until ") and re.match(r"[0-9A-Za-z]", since):
+        return f"from {re.sub('^(?:since|from) ', '', since)} to {until[6:]}"
+    return since or until or scene.time(a, b, "length", "lasting")
+
+
+def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -> bool:
+    text = scene.text
+    part = text[start:end]
+    if cues.OFF.search(text[:drug.start]) and not context:
+        return True
+    if scene.sentence.section == "stopped":
+        return True
+    denied = [(m.start(), m.end()) for m in cues.NOT_STOP.finditer(part)]
+    for m in cues.STOP.finditer(part):
+        if any(a <= m.start() < b for a, b in denied):
+            continue
+        if any(t.way == "until" and t.start <= start + m.start() < t.end for t in scene.times):
+            continue
+        if context and start + m.end() <= drug.start:
+            continue
+        if m.group() in (
+            "stopped",
+            "stops",
+            "ended",
+            "held",
+            "finished",
+            "completed",
+            "dropped",
+            "removed",
+        ) and re.match(
+            r" (?:smoking|drinking|working|exercis|eating|the (?:bleeding|pain)|vomiting|coughing)", part[m.end():]
+        ):
+            continue
+        if m.group().startswith(("hold", "held")) and re.match(r" (?:off|at|steady|for|the dose)", part[m.end():]):
+            continue
+        if m.group() in ("any more", "anymore", "any longer") and not re.search(
+            r"\b(?:not|no|n't|don't|doesn't|never|nor)\b|n't\b", part[:m.start()]
+        ):
+            continue
+        if m.group() == "no longer" and frequencies(part[m.end():m.end() + 20]) and _figure_follows(part[m.end():]):
+            continue
+        if m.group() in ("no longer",) and re.match(
+            r" (?:has|have|having|gets?|needs? (?:to|more)|feels?|causing"
+            r"|causes|enough|controls?|sufficient|effective|works?)",
+            part[m.end():],
+        ):
+            continue
+        if m.group().startswith("taper") and re.search(r"\btaper\w* (?:\w+ ){0,3}(?:down )?(?:to|from)\b", part):
+            continue
+        return True
+    return False
+
+
+
+def _figure_follows(text: str) -> bool:
+    """Whether a frequency or an amount stands directly there: "no longer once a day"."""
+    words = frequencies(text[:30]) + amounts(text[:30])
+    return any(w.start <= 2 for w in words)
+
+
+def _value(scene: Scene, start: int, end: int, drug: Mention, role: str | None) -> tuple[Amount | None, str | None]:
+    """The dose that holds according to [start, end): its amount and the canonical value."""
+    text = scene.text
+    low, high = start, end
+    if role == "new" and drug.start > start:
+        low = drug.start
+    if role == "old":
+        return None, None
+    found = [a for a in amounts(text[low:high])]
+    found = [
+        Amount(a.number, a.unit, a.start + low, a.end + low)
+        for a in found
+        if not _strange(text, low + a.start, low + a.end)
+    ]
+    if any(a.unit not in COUNTED for a in found):
+        found = [a for a in found if a.unit not in COUNTED]
+    found = sorted(found + _bare(scene, low, high, drug, found), key=lambda a: a.start)
+    words = [Word(w.code, w.start + low, w.end + low) for w in frequencies(text[low:high])]
+    words = [w for w in words if not _of_plan(scene, w)]
+    if not found:
+        chosen = _frequency(text, words, None, high)
+        if (
+            chosen
+            and (
+                cues.CHANGE.search(text[low:high])
+                or cues.NEW_BEFORE.search(text[max(0, chosen.start - 40):chosen.start])
+                or cues.TAKES.search(text[low:high])
+                or cues.START.search(text[low:high])
+            )
+            and not cues.STOP.search(text[low:high])
+            and not cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 70), drug.start)
+        ):
+            return None, chosen.code
+        return None, None
+    amount = chosen_amount(text, low, high, found)
+    if (
+        amount is None
+        and len(found) == 1
+        and scene.time(0, len(text), "past", "document")
+        and not re.search(
+            r"\b(?:from|not|instead of|rather than|no longer|than|to replace|replacing)[^,;]{0,15}$",
+            text[max(low, found[0].start - 40):found[0].start],
+        )
+    ):
+        amount = found[0]
+    if amount is None:
+        return None, None
+    following = [a.start for a in found if a.start > amount.end]
+    many = _together(text, amount, found, words)
+    if many:
+        return amount, many
+    chosen = _frequency(text, words, amount, following[0] if following else high)
+    value = f"{amount} {chosen.code}" if chosen else str(amount)
+    if _PRN.search(text, amount.end, min(high, amount.end + 60)):
+        value += " prn"
+    return amount, value
+
+
+def _strange(text: str, start: int, end: int) -> bool:
+    """Amounts that are no dose: of a laboratory value, or so much a kilogram."""
+    return re.match(r"\s*/\s*(?:d?l|kg|ml|min|hr?\b|24)", text[end:]) is not None
+
+
+def _of_plan(scene: Scene, word: Word) -> bool:
+    """A frequency that belongs to a test: "INR check weekly"."""
+    for m in scene.of_kind("monitor"):
+        if (
+            m.end <= word.start
+            and word.start - m.end < 30
+            and not re.search(r"[,;]|\bmg\b|\bmcg\b|\bon\b|\bwith\b|\bfor\b", scene.text[m.end:word.start])
+        ):
+            return True
+    return False
+
+
+def _bare(scene: Scene, low: int, high: int, drug: Mention, known: list[Amount]) -> list[Amount]:
+    """Numbers whose unit goes without saying: "lisinopril 20 daily", "from 10 to 20 mg"."""
+    text, out = scene.text, []
+    unit = known[0].unit if known else unit_of(drug.concept)
+    for m in _BARE.finditer(text, low, high):
+        if any(a.start <= m.start() < a.end for a in known) or any(t.start <= m.start() < t.end for t in scene.times):
+            continue
+        if any(x.start <= m.start() < x.end for x in scene.mentions):
+            continue
+        if m.start() and re.match(r"[\w./-]", text[m.start() - 1]):
+            continue
+        near = [
+            x
+            for x in scene.of_kind("measure", "problem", "appointment")
+            if x.end <= m.start() and x.start > drug.start or drug.start > x.end > m.start() - 25 and x.end <= m.start()
+        ]
+        if near:
+            continue
+        before = text[max(low, m.start() - 14):m.start()]
+        direct = 0 <= m.start() - drug.end <= 3 or re.search(
+            r"(?:\bto|\bfrom|\bat|→|->|\bnot|\bthan|\bof|\bnow|\bis" r"|\bwas|\bdose) $", before
+        )
+        if not direct or drug.end > m.start() and not known and not re.search(r"\b(?:to|from|take|takes) $", before):
+            continue
+        if float(m["n"]) == 0 or (not known and drug.concept not in vocabulary.DRUGS):
+            continue
+        out.append(Amount(plain(m["n"]), unit, m.start(), m.end()))
+    return out
+
+
+def chosen_amount(text: str, low: int, high: int, found: list) -> object | None:
+    """Which of several amounts holds; None where all are said to be of the past or wrong. For anything with a start and
+    an end: doses, values of a test."""
+    wrong = cues.ERROR.search(text, max(0, low - 200), min(len(text), high + 200)) is not None
+    fresh, plain_ones, weak = [], [], []
+    for i, a in enumerate(found):
+        left = text[max(low, found[i - 1].end if i else low, a.start - 60):a.start]
+        right = text[a.end:min(high, found[i + 1].start if i + 1 < len(found) else high, a.end + 60)]
+        more = len(found) > 1
+        if cues.OLD_BEFORE.search(left) and not re.search(r"\bnot (?:only|yet)\b[^,;]*$", left):
+            continue
+        if more and i + 1 < len(found) and _arrow(right):
+            continue
+        if (
+            wrong
+            and more
+            and (cues.WRONG_AFTER.match(right) or cues.RECORDED.search(left) and not cues.NEW_BEFORE.search(left))
+        ):
+            continue
+        if (
+            more
+            and re.search(
+                r"\b(?:was|were|been on|had been|been taking|was on|was taking)[ ](?:(?:at|on|the|a"
+                r"|taking|just|only) )*$",
+                left,
+            )
+            and i + 1 < len(found)
+        ):
+            weak.append(a)
+            continue
+        (fresh if cues.NEW_BEFORE.search(left) else plain_ones).append(a)
+    if fresh:
+        return fresh[-1]
+    if plain_ones:
+        return plain_ones[-1] if wrong and len(plain_ones) > 1 else plain_ones[0]
+    return weak[0] if weak else None
+
+
+def _arrow(right: str) -> bool:
+    """Between two amounts: "10 mg daily -> 20 mg"."""
+    bare = right
+    for w in reversed(frequencies(right)):
+        bare = bare[:w.start] + bare[w.end:]
+    bare = bare.strip(" ,")
+    return (
+        re.fullmatch(
+            r"(?:up |down |increased |changed |now )?(?:to|->|→|=>|-->|—>|>|up to|down to)(?: (?:a|the" r"|now))?", bare
+        )
+        is not None
+    )
+
+
+def _together(text: str, amount: Amount, found: list[Amount], words: list[Word]) -> str | None:
+    """One dose of two parts: "10 mg in the morning and 5 mg at night"."""
+    i = found.index(amount)
+    if i + 1 >= len(found) or len(words) < 2:
+        return None
+    nxt = found[i + 1]
+    first = [w for w in words if amount.end <= w.start < nxt.start]
+    second = [w for w in words if w.start >= nxt.end]
+    if (
+        first
+        and second
+        and re.fullmatch(r"[ ,]*(?:and|&|plus|then|,)[ ]*(?:another )?", text[first[0].end:nxt.start])
+    ):
+        return f"{amount} {first[0].code}, {nxt} {second[0].code}"
+    return None
+
+
+def _frequency(text: str, words: list[Word], amount: Amount | None, high: int) -> Word | None:
+    """The frequency that belongs to an amount: the first that holds after it, else the last before it."""
+    holding = []
+    for i, w in enumerate(words):
+        left = text[max(words[i - 1].end if i else 0, w.start - 40):w.start]
+        right = text[w.end:w.end + 20]
+        if cues.OLD_BEFORE.search(left) or len(words) > 1 and left.endswith(" was "):
+            continue
+        if i + 1 < len(words) and cues.ARROW_AFTER.match(right) and words[i + 1].start - w.end < 20:
+            continue
+        holding.append(w)
+    if amount is None:
+        return holding[-1] if holding else None
+    after = [w for w in holding if w.start >= amount.end - 1 and w.start < high]
+    if after:
+        return after[0]
+    before = [w for w in holding if w.end <= amount.start]
+    if before:
+        return before[-1]
+    rest = [w for w in holding if w.start >= high]
+    return rest[0] if rest and not before else None
+
+
+def _carried(scene: Scene, drug: Mention) -> list[Draft]:
+    """A sentence without a drug that goes on about the one before: "Increase to 40 mg.", "It was stopped."."""
+    text = scene.text
+    if len(text) > 160 or scene.of_kind("measure", "monitor", "procedure", "appointment"):
+        return []
+    found = amounts(text)
+    if any(a.unit not in COUNTED for a in found):
+        found = [a for a in found if a.unit not in COUNTED]
+    speaks = re.match(
+        r"(?:no,? |yes,? |yeah,? |well,? |ok,? |okay,? |i'm |i've |i don't |i do not |not |and |so "
+        r"|then |now |we'll |we will |will |let's |let us |i |they |please |he |she |patient |pt |the "
+        r"|new |current |please )*(?:it|this|that|dose|dosage|medication|drug|pill|increas|decreas"
+        r"|reduc|rais|lower|cut|halv|doubl|"
+        r"titrat|uptitrat|stop|discontinu|d/c|hold|held|chang|take|taking|taken|restart|resum|one|now"
+        r"|new dose|correct|should|actually|bump|taper|wean|still on|quit)\w*",
+        text,
+    )
+    if not speaks and not (
+        scene.mentions == () and any(a.unit not in COUNTED for a in found) and frequencies(text) and len(text) < 80
+    ):
+        return []
+    ghost = Mention("drug", drug.concept, 0, 0, drug.known)
+    fields = {
+        "concept": drug.concept,
+        "attribute": "dose",
+        "experiencer": scene.experiencer(0, len(text)),
+        "about": drug.concept,
+    }
+    bound = cues.conditional(text, 0, len(text))
+    if found or cues.CHANGE.search(text):
+        amount, value = _value(scene, 0, len(text), ghost, None)
+        if value is not None and (found or not cues.STOP.search(text)):
+            if bound:
+                return [
+                    scene.draft(
+                        0,
+                        len(text),
+                        kind="PLAN",
+                        value=value,
+                        unit=amount.unit if amount else None,
+                        polarity="CONDITIONAL",
+                        **fields,
+                    )
+                ]
+            return [
+                scene.draft(
+                    0,
+                    len(text),
+                    value=value,
+                    unit=amount.unit if amount else None,
+                    time=_dose_time(scene, 0, len(text), True),
+                    **fields,
+                )
+            ]
+    if (
+        _stopped(scene, 0, len(text), ghost, False)
+        and re.search(
+            r"\b(?:it|this|that|medication|drug|taking|pill)\b" r"|^(?:stop|discontinu|d/c|hold|held)\w*$", text
+        )
+        and not scene.of_kind("problem", "allergen")
+    ):
+        polarity = "CONDITIONAL" if bound else "NEGATED"
+        return [
+            scene.draft(0, len(text), kind="EVENT", polarity=polarity, time=scene.time(0, len(text), "past"), **fields)
+        ]
+    return []

@@ -1,0 +1,170 @@
+"""Entries -> drafts: each sentence is looked at once for every kind of statement."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from stam_jax.memory import Entry
+from stam_jax.rules import cues
+from stam_jax.rules.allergies import allergies
+from stam_jax.rules.doses import doses
+from stam_jax.rules.lexicon import Mention
+from stam_jax.rules.measures import measures
+from stam_jax.rules.plans import appointments, monitoring, procedures
+from stam_jax.rules.preferences import preferences
+from stam_jax.rules.problems import problems
+from stam_jax.rules.scene import Scene
+from stam_jax.rules.sentences import Sentence, sentences
+from stam_jax.rules.times import order_of
+from stam_jax.writer import Draft, Extraction
+
+_LONGEST = 2000  # a sentence is cut there: nothing that speaks of one fact is longer
+_SAME = re.compile(
+    r"(?:it|this|that|true|correct|actual|actually|should|the (?:true|correct|actual|right|real)|real"
+    r"|now|dose|discontinued|stopped|held)\b"
+)
+_FIGURE = re.compile(
+    r"[0-9][0-9.,]{0,8} ?[a-z%/]{0,10}(?= is|[;,]|$| [a-z]+ly| (?:once|twice|every|each|at|one|two"
+    r"|three|four|per|in|morning|before))",
+    re.I,
+)
+_YES = re.compile(
+    r"(?:yes|yeah|yep|yup|i do|i have|i am|sometimes|a (?:bit|little)|correct|right|definitely" r"|unfortunately)\b"
+)
+_NO = re.compile(
+    r"(?:no|nope|nah|none|not (?:at all|really|that i know|any|lately|recently)|never|negative|i don't"
+    r"|i haven't|denies|nothing)\b"
+)
+
+
+def extract(entry: Entry) -> Extraction:
+    day_first = order_of(entry.text, entry.date)
+    out: list[Draft] = []
+    last_drug: Mention | None = None
+    asked: Scene | None = None
+    for sentence in _merged(entry.text, _bounded(entry.text, sentences(entry.text))):
+        scene = Scene.of(entry.text, sentence, entry.date, day_first)
+        if asked is not None and not sentence.question:
+            out += _answered(entry, asked, scene)
+            asked = None
+        found = _scene(scene, last_drug)
+        out += found
+        if sentence.question and scene.of_kind("problem"):
+            asked = scene
+        drugs = scene.of_kind("drug")
+        if drugs:
+            last_drug = drugs[-1]
+        elif scene.mentions and not found:
+            last_drug = None
+    return Extraction(_ordered(entry, out))
+
+
+def _ordered(entry: Entry, drafts: list[Draft]) -> tuple[Draft, ...]:
+    """Without what is said twice in the same words, each with its chunk."""
+    seen, out = set(), []
+    for d in drafts:
+        key = (d.span, d.concept, d.attribute, d.value, d.polarity, d.experiencer)
+        if key not in seen:
+            seen.add(key)
+            out.append(_placed(entry, d))
+    return tuple(out)
+
+
+def _placed(entry: Entry, draft: Draft) -> Draft:
+    """A draft with the first chunk that holds its quote, else the one in which it begins."""
+    start, end = draft.span
+    whole = (i for i, (a, b) in enumerate(entry.chunks) if a <= start and end <= b)
+    begun = (i for i, (a, b) in enumerate(entry.chunks) if a <= start < b)
+    chunk = next(whole, next(begun, 0))
+    return draft if chunk == draft.chunk else dataclasses.replace(draft, chunk=chunk)
+
+
+def _bounded(text: str, found: list[Sentence]) -> list[Sentence]:
+    out = []
+    for s in found:
+        at = s.start
+        while s.end - at > _LONGEST:
+            cut = text.rfind(" ", at + _LONGEST // 2, at + _LONGEST)
+            cut = at + _LONGEST if cut < 0 else cut
+            out.append(dataclasses.replace(s, start=at, end=cut))
+            at = cut
+        out.append(dataclasses.replace(s, start=at))
+    return out
+
+
+def _merged(text: str, found: list[Sentence]) -> list[Sentence]:
+    """A clause after a semicolon that names nothing of its own goes with the one before it."""
+    out: list[Sentence] = []
+    for s in found:
+        if (
+            s.joined
+            and out
+            and out[-1].turn == s.turn
+            and s.end - out[-1].start < _LONGEST
+            and not s.question
+            and (text[s.start:s.start + 1].islower() or _FIGURE.match(text, s.start, s.end))
+            and (_SAME.match(text, s.start) or _continues(text[s.start:s.end]))
+        ):
+            out[-1] = dataclasses.replace(out[-1], end=s.end, question=s.question)
+        else:
+            out.append(s)
+    return out
+
+
+def _continues(text: str) -> bool:
+    scene = Scene.of(text, Sentence(0, len(text)), None, None)
+    return not scene.mentions or cues.ERROR.search(scene.text) is not None and not scene.of_kind("drug", "measure")
+
+
+def _scene(scene: Scene, last_drug: Mention | None) -> list[Draft]:
+    found, taken, agents = allergies(scene)
+    whole = any(b - a == len(scene.text) for a, b in taken)
+    if whole:
+        return found
+    plans, watched = monitoring(scene)
+    booked, places = appointments(scene, watched)
+    taken = taken + places
+    if not scene.sentence.question:
+        found += doses(scene, last_drug if not agents else None, agents)
+        planned = _watched(scene, watched)
+        found += [d for d in measures(scene) if d.concept not in planned]
+    found += plans + booked
+    found += procedures(scene, places)
+    found += preferences(scene)
+    found += problems(scene, taken)
+    first: dict[str, int] = {}
+    for m in scene.mentions:
+        first.setdefault(m.concept, m.start)
+    return sorted(found, key=lambda d: (d.span[0], first.get(d.concept, 0)))
+
+
+def _watched(scene: Scene, watched: list[tuple[int, int]]) -> set[str]:
+    """Tests that the sentence names for a plan, so that they have no value in it."""
+    return {m.concept for m in scene.of_kind("measure") if any(a <= m.start < b for a, b in watched)}
+
+
+def _answered(entry: Entry, asked: Scene, answer: Scene) -> list[Draft]:
+    """Answers: "Any chest pain?" - "No, none." The quote reaches from the question to the answer."""
+    if answer.sentence.turn - asked.sentence.turn > 1:
+        return []
+    yes, no = _YES.match(answer.text), _NO.match(answer.text)
+    if not yes and not no or cues.HYPOTHETICAL.search(asked.text):
+        return []
+    said = {m.concept for m in answer.of_kind("problem")}
+    a, b = asked.sentence.start, answer.sentence.end
+    named = [m for m in asked.of_kind("problem") if m.concept not in said and m.concept != "pain"]
+    if yes and len(named) > 1:
+        return []
+    return [
+        Draft(
+            " ".join(entry.text[a:b].split()),
+            entry.text[a:b],
+            span=(a, b),
+            concept=m.concept,
+            attribute="status",
+            polarity="AFFIRMED" if yes else "NEGATED",
+            experiencer=asked.experiencer(m.start, m.end),
+        )
+        for m in named
+    ]

@@ -1,0 +1,202 @@
+"""Relations of a new memory: from slots, from the vocabulary, and from the words of the two sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stam_jax.memory import Memory
+from stam_jax.rules import vocabulary
+from stam_jax.rules.lexicon import mentions
+from stam_jax.rules.slots import SINGLE, agree, same_slot
+from stam_jax.writer import Link, LinkAnswer, LinkTask
+
+_BECAUSE = (
+    r"(?:due to|because of|caused by|secondary to|2/2|owing to|side effect of|adverse (?:effect"
+    r"|reaction) (?:of|to|from)|attribut\w+ to|induced by|brought on by|result(?:ing|s)? (?:of|from)"
+    r"|as a result of|complication of|triggered by|on account of|"
+    r"(?:after|since|when|following|ever since|once)(?: \w+){0,3}? (?:start\w*|began|beginning|begun"
+    r"|initiat\w+|taking|put on|going on|increas\w+|commenc\w+)|after|since|from|blam\w+ (?:it )?on"
+    r"|related to|consequence of|stemming from|thanks to|explained by|reaction to|linked to starting|with)"
+)
+_CAUSES = (
+    r"(?:caus\w+|giv(?:es|ing|en)|gave|mak(?:es|ing)|made|led to|leads to|trigger\w*|induc\w+|result(?:s"
+    r"|ed) in|produc\w+|bring(?:s|ing)? on|responsible for|to blame for|behind|the culprit|is why)"
+)
+_TOGETHER = re.compile(
+    r"\b(?:associated with|in (?:a |the )?(?:patient|setting|context|someone|person|man"
+    r"|woman)s? (?:with|of)|in association with|linked (?:to|with)|together with|alongside"
+    r"|accompany\w*|comorbid with|related to|connected (?:to|with)|goes? (?:along |together )?with"
+    r"|coexist\w* with|concurrent with|on (?:a|the) background of|tied to|with (?:known|underlying"
+    r"|concomitant|coexisting))\b"
+)
+_BESIDES = re.compile(
+    r"\b(?:along with|together with|besides|in addition to|as well as|on top of)(?: (?:the|your|his"
+    r"|her|my|known))? $"
+)
+_FOR = re.compile(
+    r"\b(?:for|to treat|to control|to manage|treat\w*|against|manage\w*|control\w*|because of|to help"
+    r"|targets?|prescribed|indication:?)\b"
+)
+_CLASSES = {d: f.family for d, f in vocabulary.DRUGS.items()}
+
+
+def link(task: LinkTask) -> LinkAnswer:
+    """At most one relation with each candidate."""
+    links = []
+    for i, old in enumerate(task.candidates):
+        found = _relation(task.memory, old, task.candidates)
+        if found is not None:
+            links.append(Link(i, *found))
+    return LinkAnswer(tuple(links))
+
+
+def _relation(new: Memory, old: Memory, others: Sequence[Memory]) -> tuple[str, bool] | None:
+    """(type, whether it goes from the new memory to the old one)."""
+    if new.experiencer != old.experiencer or new.concept is None or old.concept is None:
+        return None
+    if "CONDITIONAL" in (new.polarity, old.polarity):
+        return None
+    if same_slot(new, old):
+        if agree(new, old):
+            return "restatement", True
+        return ("same_condition_thread", True) if new.attribute in SINGLE or new.attribute == "allergy" else None
+    if new.experiencer != "PATIENT":
+        return None
+    affirmed = new.polarity == old.polarity == "AFFIRMED"
+    for a, b, forward in ((new, old, True), (old, new, False)):
+        pair = (a.attribute, b.attribute)
+        if pair == ("plan", "dose") and _monitors(a, b):
+            return "monitoring_for", forward
+        if pair == ("dose", "status") and affirmed and _treats(a, b, others):
+            return "treatment_for", forward
+    if new.attribute == old.attribute == "dose" and affirmed and interact(new.concept, old.concept):
+        return "drug_interaction", True
+    for a, b, forward in ((new, old, True), (old, new, False)):
+        if b.attribute == "status" and b.polarity == "AFFIRMED" and a.attribute in ("dose", "status") and _causes(a, b):
+            return "causal", forward
+    if new.attribute == old.attribute == "status" and affirmed and (_together(new, old) or _together(old, new)):
+        return "systemic_link", True
+    return None
+
+
+def _named(text: str, concept: str | None) -> list[tuple[int, int]]:
+    return [(m.start, m.end) for m in mentions(text) if m.concept == concept]
+
+
+def _monitors(plan: Memory, dose: Memory) -> bool:
+    """A plan that names drugs is for these; else for those that call for it."""
+    if plan.value is None:
+        return False
+    drugs = {m.concept for m in mentions(plan.text) if m.kind == "drug"}
+    if drugs:
+        return dose.concept in drugs
+    facts = vocabulary.DRUGS.get(dose.concept)
+    if facts is not None and plan.concept in facts.watched:
+        return True
+    classes = {c for word, families in vocabulary.CLASS_WORDS.items() if word in plan.text.lower() for c in families}
+    return facts is not None and facts.family in classes
+
+
+def _treats(dose: Memory, problem: Memory, others: Sequence[Memory]) -> bool:
+    """A sentence that names what its drug is for is believed, its own first, then an earlier one of the same drug; else
+    the most usual indication that is there."""
+    facts = vocabulary.DRUGS.get(dose.concept)
+    usual = facts.treats if facts is not None else ()
+    for one in (dose, *(m for m in others if m.slot == dose.slot and m.experiencer == dose.experiencer)):
+        meant = _meant(one)
+        if meant:
+            return problem.concept in meant
+    if problem.concept not in usual:
+        return False
+    there = {m.concept for m in others if m.attribute == "status" and m.polarity == "AFFIRMED"}
+    return not any(p in there for p in usual[:usual.index(problem.concept)])
+
+
+def _meant(dose: Memory) -> set[str]:
+    """What the sentence of a dose says it is for."""
+    text = " ".join(dose.text.lower().split())
+    found = {
+        m.concept
+        for m in mentions(text)
+        if m.kind == "problem" and (_FOR.search(text[max(0, m.start - 60):m.start]) or text[m.end:m.end + 1] == ":")
+    }
+    return found if dose.polarity == "AFFIRMED" else set()
+
+
+def interact(a: str, b: str) -> bool:
+    """Whether two drugs call for caution together."""
+    one, two = (a, _CLASSES.get(a)), (b, _CLASSES.get(b))
+    return a != b and any(frozenset((x, y)) in vocabulary.INTERACTIONS for x in one for y in two if x and y)
+
+
+def _causes(cause: Memory, effect: Memory) -> bool:
+    """The effect's sentence, or a stop's, says that the one brought about the other."""
+    for text in dict.fromkeys((effect.text, cause.text if cause.attribute == "dose" else effect.text)):
+        low = " ".join(text.lower().split())
+        spots = mentions(low if len(low) == len(text) else text)
+        causes = [m for m in spots if m.concept == cause.concept] or _class_spots(low, cause.concept)
+        effects = [m for m in spots if m.concept == effect.concept]
+        for c in causes:
+            for e in effects:
+                first, second = (c, e) if c.start < e.start else (e, c)
+                between = low[first.end:second.start]
+                if len(between) > 90 or re.search(r"[;.] ", between):
+                    continue
+                if (
+                    first is e
+                    and cause.polarity == "AFFIRMED"
+                    and re.search(rf"\b{_BECAUSE}\b", between)
+                    and not _TOGETHER.search(between)
+                    and not (cause.attribute == "status" and re.search(r"\b(?:after|since|with)\b", between))
+                ):
+                    return True
+                if first is c and (
+                    re.search(rf"\b{_CAUSES}\b", between)
+                    or cause.attribute == "dose"
+                    and re.search(r"-?induced", between)
+                ):
+                    return True
+                if (
+                    first is c
+                    and cause.attribute == "dose"
+                    and re.match(r"(?:ever )?since|after|when|because", low[max(0, c.start - 40):c.start].lstrip())
+                    and text is effect.text
+                ):
+                    return True
+                if (
+                    first is c
+                    and cause.attribute == "dose"
+                    and text is effect.text
+                    and re.search(
+                        r"\b(?:since|after|when|from|because of)\b[^,;]{0,40}$", low[max(0, c.start - 50):c.start]
+                    )
+                ):
+                    return True
+    return False
+
+
+def _class_spots(text: str, concept: str | None) -> list:
+    """Where a sentence names a drug by its class: "the statin"."""
+    family = _CLASSES.get(concept)
+    out = []
+    for word, families in vocabulary.CLASS_WORDS.items():
+        if family in families:
+            out += [_Spot(m.start(), m.end()) for m in re.finditer(rf"\b{word}s?\b", text)]
+    return out
+
+
+class _Spot:
+    __slots__ = ("start", "end")
+
+    def __init__(self, start: int, end: int):
+        self.start, self.end = start, end
+
+
+def _together(a: Memory, b: Memory) -> bool:
+    """The sentence of `a` names `b` beside it."""
+    low = " ".join(a.text.lower().split())
+    here, there = _named(low, a.concept), _named(low, b.concept)
+    if any(_TOGETHER.search(low[min(x[1], y[1]):max(x[0], y[0])]) for x in here for y in there if x != y):
+        return True
+    return bool(here) and any(_BESIDES.search(low[max(0, y[0] - 40):y[0]]) for y in there)

@@ -1,0 +1,99 @@
+"""What new memories do to those that stand: the same again, older, or a state that ends another."""
+
+from __future__ import annotations
+
+from stam_jax.clinical_time import later
+from stam_jax.memory import Memory
+from stam_jax.rules import cues, vocabulary
+from stam_jax.rules.lexicon import mentions
+from stam_jax.rules.slots import SINGLE, agree, same_slot
+from stam_jax.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
+
+
+def update(task: UpdateTask) -> UpdateAnswer:
+    placements, verdicts = [], {}
+    for n, new in enumerate(task.news):
+        placed = None
+        for c, affected in enumerate(task.candidates):
+            old = affected.memory
+            if old.store != "ACTIVE" or new.experiencer != old.experiencer:
+                continue
+            if same_slot(new, old):
+                kind = _against(new, old)
+                if kind in ("SAME", "PRIOR"):
+                    placed = placed or Placement(n, kind, c)
+                elif kind is not None:
+                    verdicts.setdefault(c, Verdict(c, kind, n))
+            elif _falls(new, affected, task):
+                verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
+        if placed is not None:
+            placements.append(placed)
+    return UpdateAnswer(tuple(placements), tuple(verdicts[c] for c in sorted(verdicts)))
+
+
+def _against(new: Memory, old: Memory) -> str | None:
+    """SAME, PRIOR, a verdict on `old`, or None: both stand."""
+    if "CONDITIONAL" in (new.polarity, old.polarity):
+        return "SAME" if new.polarity == old.polarity and new.value == old.value else None
+    if agree(new, old):
+        return "SAME"
+    wrong = cues.corrects(new.text, new.attribute)
+    if new.attribute == "allergy":
+        if new.polarity == "NEGATED" and old.polarity == "AFFIRMED":
+            return "CORRECTED" if wrong else "RESOLVED"
+        return "CORRECTED" if wrong and new.value is not None else None
+    if new.attribute not in SINGLE:
+        return None
+    if later(old.clinical_time, new.clinical_time) == "yes":
+        return "PRIOR"
+    if new.clinical_time.start is None and old.clinical_time.start is not None:
+        return None
+    if new.polarity == "UNCERTAIN" and old.polarity == "AFFIRMED":
+        return None
+    if new.polarity == "NEGATED":
+        return "CORRECTED" if _retracts(new) else "RESOLVED"
+    if wrong and old.polarity == "AFFIRMED" and new.attribute in ("dose", "value", "plan", "preference"):
+        return "CORRECTED"
+    return "SUPERSEDED"
+
+
+def _retracts(new: Memory) -> bool:
+    return new.attribute == "status" and cues.RETRACTED.search(new.text.lower()) is not None
+
+
+def _falls(new: Memory, affected: Affected, task: UpdateTask) -> bool:
+    """A monitoring plan ends with the drug that it watches, unless another drug of the record calls for it."""
+    plan = affected.memory
+    if not (
+        new.attribute == "dose"
+        and new.polarity == "NEGATED"
+        and new.experiencer == "PATIENT"
+        and plan.attribute == "plan"
+        and plan.polarity == "AFFIRMED"
+        and plan.value is not None
+    ):
+        return False
+    if later(plan.clinical_time, new.clinical_time) == "yes":
+        return False
+    drugs = {m.concept for m in mentions(plan.text) if m.kind == "drug"}
+    if drugs:
+        return drugs == {new.concept}
+    if not _watches(plan, new.concept):
+        mids = {a.memory.mid for a in task.candidates if a.memory.slot == new.slot} | {new.mid}
+        if not any(r.type == "monitoring_for" and r.src == plan.mid and r.dst in mids for r in affected.path):
+            return False
+    others = [a.memory for a in task.candidates] + list(task.news)
+    return not any(
+        m.attribute == "dose"
+        and m.polarity == "AFFIRMED"
+        and m.store == "ACTIVE"
+        and m.concept != new.concept
+        and m.experiencer == "PATIENT"
+        and _watches(plan, m.concept)
+        for m in others
+    )
+
+
+def _watches(plan: Memory, drug: str | None) -> bool:
+    facts = vocabulary.DRUGS.get(drug)
+    return facts is not None and plan.concept in facts.watched

@@ -1,0 +1,139 @@
+"""Relations and updates of the rules: what the second entry makes of the memories of the first."""
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from stam_jax.clinical_time import resolve
+from stam_jax.memory import Entry, Memory, Provenance
+from stam_jax.relations import Relation
+from stam_jax.rules import RulesWriter, names
+from stam_jax.writer import Affected, LinkTask, UpdateTask, Writer
+
+WRITER = RulesWriter()
+
+
+def told(text: str, date: str | None = "2021-03-04") -> tuple[Entry, list[Memory]]:
+    entry = Entry.of("p", date or "undated", "note", text, date=date)
+    drafts = WRITER.extract([entry])[0].drafts
+    return entry, [Memory.of("p", d.statement, [Provenance.of(entry, *d.span)], ordinal=i, kind=d.kind,
+                             concept=d.concept, attribute=d.attribute, value=d.value, unit=d.unit, polarity=d.polarity,
+                             experiencer=d.experiencer, clinical_time=resolve(d.time, entry.date))
+                   for i, d in enumerate(drafts)]
+
+
+def links(first: str, second: str) -> set[tuple[str, str, str]]:
+    """(concept of the source, type, concept of the destination) between the entries' memories."""
+    _, old = told(first, "2021-01-02")
+    entry, new = told(second)
+    out = set()
+    for memory in new:
+        for found in WRITER.link([LinkTask(entry, memory, tuple(old))])[0].links:
+            pair = (memory.concept, old[found.candidate].concept)
+            out.add((pair[0], found.type, pair[1]) if found.forward else (pair[1], found.type, pair[0]))
+    return out
+
+
+def outcome(first: str, second: str, dates=("2021-01-02", "2021-03-04")) -> dict[str, str]:
+    """statement of the first entry -> what becomes of it; placements of the second that are not CURRENT too."""
+    _, old = told(first, dates[0])
+    entry, new = told(second, dates[1])
+    relations = [Relation.of(m.mid, n.mid, "monitoring_for") for m in old for n in old
+                 if m.attribute == "plan" and n.attribute == "dose"]
+    affected = tuple(Affected(m, tuple(r for r in relations if m.mid in (r.src, r.dst))) for m in old)
+    answer = WRITER.update([UpdateTask(entry, tuple(new), affected)])[0]
+    out = {old[v.candidate].text: v.kind for v in answer.verdicts}
+    return out | {new[p.new].text: p.kind for p in answer.placements}
+
+
+def test_it_is_a_writer():
+    assert isinstance(WRITER, Writer) and WRITER.decider == "rule"
+    assert WRITER.hashes == RulesWriter().hashes and len(WRITER.hashes["rules"]) == 64
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    ("Has hypertension.", "Started lisinopril 10 mg daily.", {("lisinopril", "treatment_for", "hypertension")}),
+    ("Started lisinopril 10 mg daily.", "Has hypertension.", {("lisinopril", "treatment_for", "hypertension")}),
+    ("Has depression and fibromyalgia.", "Cymbalta 30 mg daily for fibromyalgia.",
+     {("duloxetine", "treatment_for", "fibromyalgia")}),
+    ("Warfarin 5 mg nightly.", "INR check every 2 weeks.", {("inr monitoring", "monitoring_for", "warfarin")}),
+    ("Warfarin 5 mg nightly.", "CBC monthly while on clozapine.", set()),
+    ("Warfarin 5 mg nightly.", "Amiodarone 200 mg daily added.", {("warfarin", "drug_interaction", "amiodarone")}),
+    ("Metformin 500 mg bid.", "Atorvastatin 40 mg nightly.", set()),
+    ("Amlodipine 5 mg daily.", "Ankle swelling due to amlodipine.", {("amlodipine", "causal", "ankle swelling")}),
+    ("Has type 2 diabetes.", "Diabetic retinopathy caused by type 2 diabetes.",
+     {("type 2 diabetes", "causal", "diabetic retinopathy")}),
+    ("Has gout.", "Kidney stones associated with gout.", {("kidney stones", "systemic_link", "gout")}),
+    ("Metformin 500 mg bid.", "Metformin 1000 mg bid.", {("metformin", "same_condition_thread", "metformin")}),
+    ("Metformin 500 mg bid.", "Continue metformin 500 mg twice daily.", {("metformin", "restatement", "metformin")}),
+    ("Metformin 500 mg bid.", "Mother takes metformin 500 mg bid.", set()),
+    ("Mother takes warfarin 5 mg nightly.", "Amiodarone 200 mg daily added.", set()),
+    ("Metformin 500 mg bid.", "Could raise metformin to 1000 mg bid.", set()),
+])
+def test_links(first, second, expected):
+    found = links(first, second)
+    undirected = {"drug_interaction", "systemic_link"}
+    assert {frozenset((a, b)) | {t} if t in undirected else (a, t, b) for a, t, b in found} == \
+        {frozenset((a, b)) | {t} if t in undirected else (a, t, b) for a, t, b in expected}
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    ("Lisinopril 10 mg daily.", "Lisinopril 20 mg daily.", {"Lisinopril 10 mg daily": "SUPERSEDED"}),
+    ("Lisinopril 10 mg daily.", "Stop lisinopril.", {"Lisinopril 10 mg daily": "RESOLVED"}),
+    ("Lisinopril 10 mg daily.", "Lisinopril was listed as 10 mg in error; it is 20 mg daily.",
+     {"Lisinopril 10 mg daily": "CORRECTED"}),
+    ("Lisinopril 10 mg daily.", "Continue lisinopril 10 mg once a day.",
+     {"Continue lisinopril 10 mg once a day": "SAME"}),
+    ("Lisinopril 10 mg daily.", "On lisinopril 10 mg.", {"On lisinopril 10 mg": "SAME"}),
+    ("Metformin 1 g bid.", "Metformin 1000 mg bid.", {"Metformin 1000 mg bid": "SAME"}),
+    ("Lisinopril 10 mg daily.", "Old records: lisinopril 5 mg daily in March 2019.",
+     {"Old records: lisinopril 5 mg daily in March 2019": "PRIOR"}),
+    ("Stopped lisinopril.", "Restart lisinopril 5 mg daily.", {"Stopped lisinopril": "SUPERSEDED"}),
+    ("Lisinopril 10 mg daily.", "Consider lisinopril 20 mg daily.", {}),
+    ("Lisinopril 10 mg daily.", "Father takes lisinopril 40 mg daily.", {}),
+    ("Has pneumonia.", "Pneumonia has resolved.", {"Has pneumonia": "RESOLVED"}),
+    ("Has asthma.", "Asthma was entered in error.", {"Has asthma": "CORRECTED"}),
+    ("Possible lupus.", "Lupus was ruled out.", {"Possible lupus": "RESOLVED"}),
+    ("Possible lupus.", "Lupus confirmed on testing.", {"Possible lupus": "SUPERSEDED"}),
+    ("Denies chest pain.", "Reports chest pain.", {"Denies chest pain": "SUPERSEDED"}),
+    ("Has asthma.", "Possible asthma.", {}),
+    ("Allergic to penicillin (rash).", "Allergic to latex (hives).", {}),
+    ("Allergic to penicillin (rash).", "Reaction to penicillin was hives, not rash.",
+     {"Allergic to penicillin (rash)": "CORRECTED"}),
+    ("Code status: full code.", "Code status is now DNR.", {"Code status: full code": "SUPERSEDED"}),
+    ("A1c 8.1%.", "A1c 7.4%.", {"A1c 8.1%": "SUPERSEDED"}),
+    ("Status post appendectomy in 2001.", "Status post hysterectomy in 2005.", {}),
+])
+def test_update(first, second, expected):
+    assert outcome(first, second) == expected
+
+
+def test_a_monitoring_plan_falls_with_its_drug():
+    assert outcome("Warfarin 5 mg nightly. INR check every 2 weeks.", "Coumadin was discontinued.") == {
+        "Warfarin 5 mg nightly": "RESOLVED", "INR check every 2 weeks": "RESOLVED"}
+
+
+def test_a_monitoring_plan_stays_with_another_drug():
+    first = "Spironolactone 25 mg daily. Eplerenone 25 mg daily. Potassium check every month."
+    assert outcome(first, "Stop spironolactone.") == {"Spironolactone 25 mg daily": "RESOLVED"}
+    named = "Methotrexate 15 mg weekly. CBC every month for azathioprine."
+    assert "CBC every month for azathioprine" not in outcome(named, "Stop methotrexate.")
+
+
+def test_what_stands_in_history_is_left_alone():
+    _, old = told("Lisinopril 10 mg daily.", "2021-01-02")
+    entry, new = told("Lisinopril 20 mg daily.")
+    past = Affected(dataclasses.replace(old[0], store="HISTORY"))
+    answer = WRITER.update([UpdateTask(entry, tuple(new), (past,))])[0]
+    assert answer.verdicts == () and answer.placements == ()
+
+
+def test_an_undated_entry_ends_nothing_that_is_dated():
+    assert outcome("Lisinopril 10 mg daily.", "Lisinopril 20 mg daily.", ("2021-01-02", None)) == {}
+
+
+def test_names():
+    assert names("Why was Lasix stopped, and how is the CHF?") == ["furosemide", "heart failure"]
+    assert names("What is her A1c?") == ["hba1c", "hba1c monitoring"]
+    assert names("") == []
