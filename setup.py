@@ -30,6 +30,7 @@ EXTRAS = {
     "faiss-gpu": ["faiss-gpu>=1.15,<2; platform_system=='Linux' and platform_machine=='x86_64'"],
     "serve": ["starlette>=1,<2", "uvicorn>=0.40", "prometheus-client>=0.21"],
     "api": ["openai>=2,<4"],
+    "mcp": ["mcp>=1.10,<2"],
     "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "peft>=0.18", "bitsandbytes>=0.48", "scikit-learn>=1.6"],
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6", "jsonschema>=4.20"],
 }
@@ -47,8 +48,8 @@ setup(
     packages=PACKAGES,
     package_dir={"jax_kernels": "kernels/jax_kernels"},
     include_package_data=True,
-    package_data={"evigen_jax": ["sample/*", "report/*", "prompts/*"], "core_jax": ["synth/*"]},
+    package_data={"evigen_jax": ["sample/*", "report/*", "prompts/*"], "core_jax": ["synth/*"], "stam_jax": ["page/*", "prompts/*"]},
     install_requires=INSTALL,
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["evigen=evigen_jax.cli:script"]},
+    entry_points={"console_scripts": ["evigen=evigen_jax.cli:script", "stam=stam_jax.cli:script"]},
 )

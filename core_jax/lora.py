@@ -143,7 +143,7 @@ class Table:
     """A frozen table [V, D] whose rows `ids` [n] are `rows` [n, D]; indexing by token ids sees the new rows.
 
     The gradient reaches `rows` through a one-hot product: no [V, D] gradient, and no scatter, which XLA has miscompiled
-    under sharding (perf.md, fact 9).
+    under sharding.
     """
 
     table: jax.Array
@@ -298,7 +298,7 @@ def put(room: P.Tree, slot: jax.Array | int, adapter: P.Tree, *, count: int) -> 
 def bind_slots(room: P.Tree, slot: jax.Array, scales: jax.Array, base: Dense) -> tuple[Dense, P.Tree]:
     """(dense, overlay) where each token has the adapter of its own.
 
-    Two products over all ranks with a mask between them (perf.md, K9): a token pays for every slot, and n R is small.
+    Two products over all ranks with a mask between them: a token pays for every slot, and n R is small.
 
     Args:
         room: of `slots`.
@@ -401,6 +401,21 @@ def read_peft(
             and misshaped tensors.
     """
     folder = os.fspath(folder)
+    config = _read_settings(_settings(folder), base, sources, os.path.join(folder, SETTINGS))
+    tree = spec(config, base)
+    flat = {path: s for path, s in P.leaves(tree)}
+    nested = hf.load(_File(os.path.join(folder, ADAPTER)), _nest(flat), _sources(config, sources),
+                     shardings=None if shardings is None else _nest(dict(_paths(shardings(tree)))))
+    lora = {path: leaf(nested["lora"], path) for path in config.targets}
+    return config, {"lora": lora, "tables": {path: leaf(nested["tables"], path) for path in config.tables}}
+
+
+def base_of(folder: str | os.PathLike) -> str | None:
+    """Where an adapter folder says that its base model came from. Raises: ValueError: no adapter there."""
+    return _settings(os.fspath(folder)).get("base_model_name_or_path")
+
+
+def _settings(folder: str) -> dict[str, Any]:
     where = os.path.join(folder, SETTINGS)
     try:
         with open(where, encoding="utf-8") as f:
@@ -411,13 +426,7 @@ def read_peft(
         raise ValueError(f"{where}: not JSON ({e})") from None
     if not isinstance(raw, dict):
         raise ValueError(f"{where}: got {type(raw).__name__}, expected an object")
-    config = _read_settings(raw, base, sources, where)
-    tree = spec(config, base)
-    flat = {path: s for path, s in P.leaves(tree)}
-    nested = hf.load(_File(os.path.join(folder, ADAPTER)), _nest(flat), _sources(config, sources),
-                     shardings=None if shardings is None else _nest(dict(_paths(shardings(tree)))))
-    lora = {path: leaf(nested["lora"], path) for path in config.targets}
-    return config, {"lora": lora, "tables": {path: leaf(nested["tables"], path) for path in config.tables}}
+    return raw
 
 
 def _paths(tree: P.Tree) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a model can cite: note chunks with exact offsets, and diagnosis codes (evigen.md S2). Plain Python."""
+"""What a model can cite: note chunks with exact offsets, and diagnosis codes (EviGen A.1.1, F.3). Plain Python."""
 from __future__ import annotations
 
 import dataclasses

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -17,13 +16,13 @@ import jax
 from core_jax import examples, lora, quant
 from core_jax import params as P
 from core_jax.byte_alphabet import CHARACTER
-from core_jax.ckpt import gguf, hf
+from core_jax.ckpt import model as checkpoint
 from core_jax.finetune import TuneConfig, TuneResult, fit, updates_in, useful_flops
 from core_jax.lora import LoraConfig
 from core_jax.mesh import FSDP, MeshSpec
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
-from core_jax.packaged import has_smollm2, model_path
+from core_jax.packaged import model_path
 from core_jax.packing import Example, order, pack
 from core_jax.records import write_jsonl
 from core_jax.rope import Default
@@ -84,41 +83,23 @@ def _tiny() -> tuple[DecoderConfig, Tokenizer]:
     return config, tokenizer
 
 
-def _shardings(config: DecoderConfig, mesh: jax.sharding.Mesh | None) -> Callable[[P.Tree], P.Tree] | None:
-    return None if mesh is None else lambda spec: P.shardings(spec, mesh, decoder.rules(config, mesh, FSDP))
-
-
 def describe_base(base: BaseConfig) -> tuple[DecoderConfig, Tokenizer]:
     """Architecture and tokenizer, no weights. Raises: ValueError: nothing usable at base.path."""
     if base.path == "tiny":
         return _tiny()
-    path = model_path(base.path)
-    if os.path.isfile(path):
-        return gguf.read_config(gguf.GGUFFile(path)), Tokenizer.load(path)
-    file = os.path.join(path, "config.json")
-    if not os.path.isfile(file):
+    if not os.path.exists(model_path(base.path)):
         raise ValueError(f"base.path: got {base.path!r}, expected a model folder with a config.json, a .gguf file, "
                          f"'smollm2' or 'tiny'")
-    with open(file, encoding="utf-8") as f:
-        try:
-            raw = json.load(f)
-        except ValueError as e:
-            raise ValueError(f"{file}: not JSON ({e})") from None
-    return DecoderConfig.from_hf(raw, where=file), Tokenizer.load(path)
+    return checkpoint.describe(base.path)
 
 
 def open_base(base: BaseConfig, mesh: jax.sharding.Mesh | None = None) -> P.Tree:
     """The base's parameters on their devices, quantised as asked. Raises: ValueError: as the readers of checkpoints."""
     config, _ = describe_base(base)
-    spec = decoder.spec(config, base.dtype)
     if base.path == "tiny":
-        params = P.init(spec, jax.random.key(0))
-    elif os.path.isfile(path := model_path(base.path)):
-        params = gguf.open_gguf(path, dtype=base.dtype, shardings=_shardings(config, mesh))[1]
+        params = P.init(decoder.spec(config, base.dtype), jax.random.key(0))
     else:
-        params = hf.read(path, spec, decoder.hf_sources(config), ignorable=decoder.IGNORABLE, prefixes=decoder.PREFIXES,
-                         copies=decoder.hf_copies(config),
-                         shardings=None if mesh is None else P.shardings(spec, mesh, decoder.rules(config, mesh, FSDP)))
+        params = checkpoint.read(base.path, config, dtype=base.dtype, mesh=mesh, rules=FSDP)
     return params if base.quantise is None else quant.quantise(params, base.quantise, MATRICES)
 
 
@@ -190,3 +171,25 @@ def run(recipe: Recipe, out_dir: str | os.PathLike, **options: Any) -> TuneResul
     info = {"base": dataclasses.asdict(recipe.base), "data": dataclasses.asdict(recipe.data), "rows": counts}
     return fit(model, open_base(recipe.base, mesh), config, data["train"].examples, val, recipe.train, out_dir,
                mesh=mesh, info=info, base_name=recipe.base.path, **options)
+
+
+def merge(base: BaseConfig, adapter: str | os.PathLike, out_dir: str | os.PathLike) -> dict[str, Any]:
+    """Write base and adapter, trained tables included, as one Hugging Face folder, which appears whole.
+
+    Args:
+        base: dtype is that of the folder. quantise: the matrices are rounded as training saw them before the adapter is
+            added, and written as plain numbers; None adds to the base as it is.
+        adapter: a PEFT folder, as `run` leaves it in adapter/.
+
+    Returns: what was done, JSON-ready.
+
+    Raises: ValueError: as the readers of checkpoints and adapters.
+    """
+    model, tokenizer = describe_base(base)
+    spec = decoder.spec(model, base.dtype)
+    config, trained = lora.read_peft(adapter, spec, decoder.hf_sources(model))
+    params = quant.dequantised(open_base(base), base.dtype)
+    checkpoint.write(out_dir, model, lora.merge(config, params, trained), tokenizer)
+    return {"model": os.fspath(out_dir), "base": base.path, "adapter": os.fspath(adapter), "dtype": base.dtype,
+            "quantise": base.quantise, "parameters": P.count(spec), "targets": config.targets, "tables": config.tables,
+            "new_tokens": len(config.rows)}

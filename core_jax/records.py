@@ -233,7 +233,7 @@ def patient_from_dict(raw: Any) -> Patient:
 
     Ages missing from notes and codes are filled from the birth date (or year). Encounters are ordered by (start, id),
     notes and events by (time, id), codes by (time, obs_id), static items first; numbers inside an id count as numbers,
-    so that MIMIC's `10000032-DS-9` comes before `10000032-DS-21` (evigen.md S1: date, note_seq, note_id).
+    so that MIMIC's `10000032-DS-9` comes before `10000032-DS-21` (its order: date, note_seq, note_id).
     Note, encounter and event ids are unique within a patient; two patients may share one (the stores key by patient).
 
     Raises: RecordError naming the field (e.g. `notes[3].time`): a wrong type, an unknown or missing field, a duplicate

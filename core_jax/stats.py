@@ -98,7 +98,7 @@ def _both(y) -> np.ndarray:
 
 
 def auc(y, p) -> float:
-    """Area under the ROC curve by midranks: P(p of a positive > p of a negative) + half the ties (trap 23)."""
+    """Area under the ROC curve by midranks: P(p of a positive > p of a negative) + half the ties."""
     y = _both(y)
     p = _scores(p, y.size)
     pos = int(y.sum())
@@ -158,7 +158,7 @@ def _percentiles(estimate: float, values: np.ndarray, level: float) -> Interval:
 
 
 def auc_ci(y, p, n: int = 1000, seed: int = 0, *, level: float = 0.95) -> Interval:
-    """AUC with its percentile interval over `n` patient resamples (trap 23)."""
+    """AUC with its percentile interval over `n` patient resamples."""
     y = _both(y)
     p = _scores(p, y.size)
     rank = _Ranker(y, p)
@@ -166,7 +166,7 @@ def auc_ci(y, p, n: int = 1000, seed: int = 0, *, level: float = 0.95) -> Interv
 
 
 def paired_auc_difference(y, p1, p2, n: int = 1000, seed: int = 0, *, level: float = 0.95) -> Interval:
-    """auc(y, p1) - auc(y, p2) with its interval, both methods scored on the same resamples (trap 23)."""
+    """auc(y, p1) - auc(y, p2) with its interval, both methods scored on the same resamples."""
     y = _both(y)
     p1, p2 = _scores(p1, y.size, "p1"), _scores(p2, y.size, "p2")
     r1, r2 = _Ranker(y, p1), _Ranker(y, p2)
@@ -200,7 +200,7 @@ def delong(y, p1, p2, *, level: float = 0.95) -> DeLong:
 
 
 def reliability(y, p, bins: int = 15) -> Reliability:
-    """Bins of equal width on P(y = 1), half open (lo, hi] (trap 24). Publish `bins` with the ECE: it depends on it."""
+    """Bins of equal width on P(y = 1), half open (lo, hi]. Publish `bins` with the ECE: it depends on it."""
     y = _outcomes(y)
     p = _scores(p, y.size, unit=True)
     if bins < 1:
@@ -217,7 +217,7 @@ def reliability(y, p, bins: int = 15) -> Reliability:
 
 
 def ece(y, p, bins: int = 15) -> float:
-    """Expected calibration error: sum over bins of share x |mean p - mean y| (trap 24); `reliability` gives the bins."""
+    """Expected calibration error: sum over bins of share x |mean p - mean y|; `reliability` gives the bins."""
     return reliability(y, p, bins).ece
 
 
@@ -250,7 +250,7 @@ def mean_ci(values: Sequence[float], *, level: float = 0.95) -> Mean:
     return Mean(float(v.mean()), float(v.mean() - half), float(v.mean() + half), sd, v.size)
 
 
-# ---- paired comparisons of two systems on the same questions (stam.md 3.2, 3.3) ------------------------------------
+# ---- paired comparisons of two systems on the same questions --------------------------------------------------------
 
 _ENUMERATE = 16  # up to this many units all sign patterns are tried
 

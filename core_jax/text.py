@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from core_jax import tokenizer_files
 from core_jax.byte_alphabet import unspell
+from core_jax.records import atomic_write
 
 Span = tuple[int, int]
 
@@ -25,7 +26,7 @@ def word_spans(text: str) -> list[Span]:
 
 
 def chunk(text: str, spans: Sequence[Span], size: int = 200, overlap: int = 40) -> list[Span]:
-    """Windows of `size` consecutive units (tokens or words), `overlap` shared with the next (evigen.md S2).
+    """Windows of `size` consecutive units (tokens or words), `overlap` shared with the next (EviGen A.1.1).
 
     The windows cover the whole text: the first begins at 0, the last ends at len(text), and no character between two
     units is lost. A rest of at most `overlap` new units joins the window before it, so a window has at most
@@ -138,6 +139,17 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The highest token id and one. A model's embedding table may have more rows (Qwen3: 151,936 for 151,669)."""
         return max(self._whole.get_vocab(with_added_tokens=True).values()) + 1
+
+    def write(self, folder: str | os.PathLike) -> None:
+        """tokenizer.json and the JSON files beside it, for `load` and for transformers."""
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **self.special_names}
+        config |= {} if self.chat_template is None else {"chat_template": self.chat_template}
+        files = {"tokenizer.json": self.serialized, "tokenizer_config.json": json.dumps(config, indent=2)}
+        if self.eos_ids:
+            files["generation_config.json"] = json.dumps({"eos_token_id": list(self.eos_ids)})
+        for name, text in files.items():
+            with atomic_write(os.path.join(folder, name)) as f:
+                f.write(text)
 
     def encode_offsets(self, text: str) -> list[Span]:
         """Character span of each token of `text`, special tokens left out."""

@@ -206,7 +206,7 @@ def adamw(lr: float | optax.Schedule, *, weight_decay: float, decays: Callable[[
 
 @dataclasses.dataclass(frozen=True)
 class EarlyStopping:
-    """Epochs counted from 1; only a strictly better value counts, so the earliest best is the one kept (trap 22)."""
+    """Epochs counted from 1; only a strictly better value counts, so the earliest best is the one kept."""
 
     patience: int
     epoch: int = 0

@@ -2,7 +2,7 @@
 
     <path>/header.json   schema, encoder id, dim, normalized, dtype, rows, chunking; written last: it is the commit
     <path>/index.jsonl   one line a row, in row order: patient_id, obs_id, kind, text_sha256
-    <path>/vectors/      zarr3 [rows, dim], uncompressed, shards of 8,192 rows with inner chunks of 256 (perf.md I)
+    <path>/vectors/      zarr3 [rows, dim], uncompressed, shards of 8,192 rows with inner chunks of 256
     <path>/building/     exists only while a store is being made
 
 Everything is made inside `building` and renamed into place, rows before index before header, so that a store either

@@ -1,7 +1,7 @@
-"""Integrated Gradients of a prediction on its retrieved chunks (paper 3.2 "Training and inference"; traps 17 and 18).
+"""Integrated Gradients of a prediction on its retrieved chunks (paper 3.2 "Training and inference").
 
 The path scales every retrieved chunk of a patient from zero to itself. Cosines do not change on it, so neither does
-the selection or a gate: holding them fixed is exact (evigen.md fact 9).
+the selection or a gate: holding them fixed is exact.
 
 On the path a pooled context c_i never leaves the span of its K chunks. With a scale t_ij per slot,
     c_i(t) = sum_j beta_ij x_ij,   beta_ij = t_ij softmax_j(t_ij s_ij / temperature),
@@ -29,7 +29,7 @@ _HIGHEST = jax.lax.Precision.HIGHEST
 
 @dataclasses.dataclass(frozen=True)
 class Quadrature:
-    """Start with `nodes`; double, up to `max_nodes`, until the completeness gap is at most `tolerance` (trap 18)."""
+    """Start with `nodes`; double, up to `max_nodes`, until the completeness gap is at most `tolerance`."""
 
     rule: Rule = "graded"
     nodes: int = 32

@@ -1,7 +1,7 @@
 """Cohorts: who is predicted, from which moment, with which label; the attrition; the split; the cohort folder.
 
 Builders take a stream of patients and keep a few numbers of each, never a record. Sources: paper F.1 (mortality), F.2
-(age cutoff), Tables 16 and 17; evigen.md S1 and trap 25. Where the paper is silent the choice is marked [C].
+(age cutoff), Tables 16 and 17. Where the paper is silent the choice is marked [C].
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _days(start: str, end: str) -> int:
 
 
 def _has_input(patient: Patient, time: str) -> bool:
-    """A dated code or non-blank note by then: the selector needs one (evigen.md trap 5)."""
+    """A dated code or non-blank note by then: the selector needs one."""
     return any(c.time and c.time <= time for c in patient.codes) or any(
         n.time and n.time <= time and n.text.strip() for n in patient.notes)
 
@@ -79,7 +79,7 @@ def mimic_mortality(
     criteria: str = "paper",
     keep_in_hospital_deaths: bool = False,
 ) -> tuple[list[Label], Attrition]:
-    """Death within 365 days of the last discharge (paper F.1, evigen.md S1).
+    """Death within 365 days of the last discharge (paper F.1).
 
     The index is the end of the last stay (`stays`, from `mimic_iv.read_index_stays`); label 1 where 0 <= date of death
     - date of the index <= 365 days, 0 where no death is known. Input is everything up to and including the index.
@@ -392,7 +392,7 @@ def frequency_match(
 # ---- split ----------------------------------------------------------------------------------------------------
 
 def split(labels: Sequence[Label], seed: int, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> list[Label]:
-    """Labels with train, val or test: by patient, stratified by label, the same for any input order (trap 25).
+    """Labels with train, val or test: by patient, stratified by label, the same for any input order.
 
     Within a class, patients go by a hash of seed and id; val and test get their rounded share, and at least one where
     the class has five or more.

@@ -26,7 +26,7 @@ class CohortConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ObservationConfig:
-    """How a note becomes chunks (S2): size and overlap in tokens of the encoder, or in words."""
+    """How a note becomes chunks (A.1.1): size and overlap in tokens of the encoder, or in words."""
 
     size: int = 200
     overlap: int = 40
@@ -47,7 +47,7 @@ class EncoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ExplainConfig:
-    """Evidence packs (S6). tolerance: completeness error that ends the doubling of nodes (trap 18)."""
+    """Evidence packs (3.2). tolerance: completeness error that ends the doubling of nodes."""
 
     k: int = 5
     notes_only: bool = False
@@ -59,12 +59,12 @@ class ExplainConfig:
 
 @dataclasses.dataclass(frozen=True)
 class GenerateConfig:
-    """Read by `evigen generate --model` (S7). max_tokens: new tokens, 4,096 in Table 6 (16,384 for a model that thinks).
+    """Read by `evigen generate --model` (3.3). max_tokens: new tokens, 4,096 in Table 6 (16,384 for a model that thinks).
 
     form: "schema" binds the answer to a JSON schema made for the pack, "free" leaves its form to the prompt. thinking:
     the switch of models that think. Of a local model: rows: answers written side by side; dtype: of its matrices; length:
-    most tokens of prompt and answer together, None: the model's, at most 8,192. concurrency: requests under way at an
-    endpoint.
+    most tokens of prompt and answer together, None: the model's, at most 8,192; adapter: PEFT folder of a LoRA adapter
+    that writes. concurrency: requests under way at an endpoint.
     """
 
     max_tokens: int = 4096
@@ -75,12 +75,13 @@ class GenerateConfig:
     rows: int = 8
     dtype: Literal["float32", "bfloat16"] = "float32"
     length: int | None = None
+    adapter: str | None = None
     concurrency: int = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class VerifyConfig:
-    """Quote checks (S8). threshold: score out of 100 at which a quote stands in its source."""
+    """Quote checks (G.1). threshold: score out of 100 at which a quote stands in its source."""
 
     threshold: float = 90.0
     workers: int = 1

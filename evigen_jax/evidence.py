@@ -1,4 +1,4 @@
-"""Evidence packs: the observations that moved one prediction, with text, provenance and signed attribution (S6).
+"""Evidence packs: the observations that moved one prediction, with text, provenance and signed attribution (paper 3.2).
 
 Plain Python. Provenance is carried by key from end to end: an attribution names an observation id, and text, offsets,
 time and age are looked up under that id in the record, never by a position in a table (a defect of the authors' release).
@@ -42,7 +42,7 @@ class Attributed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a pack says about the prediction and about the integral. completeness_gap is relative (trap 18)."""
+    """What a pack says about the prediction and about the integral. completeness_gap is relative."""
 
     prob: float
     logit: float
@@ -72,8 +72,8 @@ def build_pack(
     """One evidence pack.
 
     The k items are the largest by |attribution| (`ranking="signed"`: by attribution, risk-raising first), ties by
-    observation id (trap 20). With notes_only no code becomes an item; codes still count in `other_code_attribution`.
-    In units of the target, base + items + others + residual is the prediction (trap 19).
+    observation id. With notes_only no code becomes an item; codes still count in `other_code_attribution`.
+    In units of the target, base + items + others + residual is the prediction.
 
     Raises:
         ValueError: an id that the record lacks or that comes twice; a number that is not finite; bad options.

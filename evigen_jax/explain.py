@@ -1,4 +1,4 @@
-"""From trained parameters to evidence packs (S6): predict a batch, attribute it, name every row by its observation id."""
+"""From trained parameters to evidence packs (paper 3.2): predict a batch, attribute it, name every row by its observation id."""
 from __future__ import annotations
 
 import functools

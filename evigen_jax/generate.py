@@ -1,4 +1,4 @@
-"""Rationale writers: the protocol, and the template writer, which needs no language model (S7).
+"""Rationale writers: the protocol, and the template writer, which needs no language model (paper 3.3).
 
 A generator turns evidence packs into rationales (`evigen_jax.rationale`). The template writer quotes each item verbatim
 and adds fixed sentences; it paraphrases nothing and infers nothing, so it cannot invent, and it says that it is a template.

@@ -12,7 +12,7 @@ from jax_kernels.unit import unit
 
 
 def bce(logit: jax.Array, label: jax.Array, real: jax.Array, *, pos_weight: float = 1.0) -> jax.Array:
-    """Mean cross-entropy over real patients from logits (trap 21).
+    """Mean cross-entropy over real patients from logits.
 
     Args: logit, label: float32 [P]. real: bool [P], False for padding patients. pos_weight: weight of the positives.
     Returns: float32 scalar, 0 where no patient is real.

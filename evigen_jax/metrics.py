@@ -115,7 +115,7 @@ def subgroups(predictions: Iterable[Mapping[str, Any]], patients: Iterable[Patie
 def activation_table(gate, n_note: int) -> dict[str, Any]:
     """Table 4: how often each query fires.
 
-    Args: gate: [P, N] of 0/1, query 0 always on (trap 4); n_note: queries below it read notes, the others codes.
+    Args: gate: [P, N] of 0/1, query 0 always on; n_note: queries below it read notes, the others codes.
 
     Returns: {"patients", "mean_active", "rows": [{query, modality, gate, activation_percent}]}; mean_active is the sum
         of the rates.

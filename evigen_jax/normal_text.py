@@ -3,7 +3,7 @@
 Paper, appendix G.1: NFKC, no-break spaces, runs of white space to one blank, trimmed, lower case. Here NFKC is taken
 before and after lowering, so that the form is a fixed point, and the final sigma is folded into sigma. The text is cut
 into clusters (a character and the marks that may reorder or compose with it); clusters are normalised one by one, which
-gives the same string as normalising the whole, and tells where each character came from (evigen.md S8 (e)).
+gives the same string as normalising the whole, and tells where each character came from.
 """
 from __future__ import annotations
 

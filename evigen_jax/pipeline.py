@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import json
 import logging
 import os
 import sys
@@ -189,16 +188,20 @@ def explain_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 def generate(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     packs = _read(args.packs, validate_pack)
+    adapter = config.generate.adapter
     if args.model is None:
+        if adapter is not None:
+            raise ValueError(f"generate.adapter: got {adapter!r} for the template writer, expected --model with its base")
         generator = TemplateGenerator()
         write_jsonl(args.out, generator.generate(packs))
         return {"rationales": args.out, "patients": len(packs), "generator": generator.name, "is_llm": generator.is_llm}
     backend = load_backend(args.model, rows=config.generate.rows, dtype=config.generate.dtype, length=config.generate.length,
-                           concurrency=config.generate.concurrency)
+                           adapters=None if adapter is None else {adapter: adapter}, concurrency=config.generate.concurrency)
     rationales, counts = writer.write(packs, backend, config.generate, args.out, progress=_progress(args))
     write_jsonl(args.out, rationales)
     Partial(args.out).done()
-    return {"rationales": args.out, "patients": len(packs), "generator": writer.NAME, "is_llm": True, "model": backend.model} | counts
+    return {"rationales": args.out, "patients": len(packs), "generator": writer.NAME, "is_llm": True, "model": backend.model,
+            **({} if adapter is None else {"adapter": adapter})} | counts
 
 
 def verify_(args: argparse.Namespace, config: Config) -> dict[str, Any]:

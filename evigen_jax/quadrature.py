@@ -12,9 +12,8 @@ def rule(name: Rule, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of an n-point rule: `sum(weight * f(node))` stands for the integral of f over [0, 1].
 
     graded: Gauss-Legendre in u under alpha = u^4, weights 4 u^3 w. LayerNorm is scale invariant, so along a straight
-    path from zero nearly all the change happens close to alpha = 0, where a uniform rule has too few nodes
-    (evigen.md fact 5, trap 18). gauss_legendre: the plain rule. trapezoid: n equidistant nodes, both ends included;
-    n = 50 is what the authors released, and it misses most of that change.
+    path from zero nearly all the change happens close to alpha = 0, where a uniform rule has too few nodes.
+    gauss_legendre: the plain rule. trapezoid: n equidistant nodes, both ends included; n = 50 is what the authors released, and it misses most of that change.
 
     Returns: (node float64[n] ascending, weight float64[n]); the weights sum to 1.
     Raises: ValueError for an unknown name, n < 1, or a trapezoid of one node.

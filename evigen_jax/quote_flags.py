@@ -1,6 +1,6 @@
 """What a similarity of 90 can hide: numbers, negations, blanks and edges of a quote, compared with its source.
 
-Every check reads the note around the matched span and answers with flag names (evigen.md, "Quote verification").
+Every check reads the note around the matched span and answers with flag names.
 Negation cues are English (after NegEx); a clause ends at . ; ! ?, a blank line, a new list item,
 or but/however/although.
 """

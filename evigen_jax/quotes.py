@@ -1,9 +1,9 @@
-"""Is this quote in this note? A verdict, a score, raw offsets and the flags that a similarity of 90 hides (S8).
+"""Is this quote in this note? A verdict, a score, raw offsets and the flags that a similarity of 90 hides (paper G.1).
 
 The score is the paper's formula (appendix G.1), 100 * max over windows w of the source with |w| = |quote| of
 LCS(quote, w) / |quote|, with the quote always the needle. `rapidfuzz.fuzz.partial_ratio` is a different number: it also
-scores windows cut at the source's two ends and takes the shorter string as needle (evigen.md, facts 1 and 3). It never
-scores lower, so it serves as a filter; and padded with a character that the quote lacks, the source has no cut windows
+scores windows cut at the source's two ends and takes the shorter string as needle. It never scores
+lower, so it serves as a filter; and padded with a character that the quote lacks, the source has no cut windows
 that score, so that the same routine then gives the formula exactly.
 
     note = prepare(text)                     # once per note

@@ -1,4 +1,4 @@
-"""Rationales: their schema, and a parser for what a language model writes (paper 3.3, Table 19; S7). Plain Python.
+"""Rationales: their schema, and a parser for what a language model writes (paper 3.3, Table 19). Plain Python.
 
 A factor's `obs_id` and `attribution` come from the evidence pack. What the writer stated stays beside them for the
 verifier to check: the citation and date of each quote, and `stated_attribution`. Nothing is corrected here.

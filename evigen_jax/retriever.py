@@ -44,9 +44,9 @@ class EviGenConfig:
 
     d: embedding width. n_note, n_code: queries per modality (paper: 4 + 4 for mortality, 6 + 6 for autism and ADHD).
     k: observations per query. d_hidden: expert width. temperature: of the pooling softmax.
-    aggregate: "mean" over active experts, or their "sum" (trap 15). summary_ln: LayerNorm on the summary before the
-    cosine gate, as the authors' release has it and the paper does not (trap 16). gating: False sets every gate to 1,
-    absent modalities excepted (trap 5). lambda_aux and diversity_scope: see losses (trap 11).
+    aggregate: "mean" over active experts, or their "sum". summary_ln: LayerNorm on the summary before the
+    cosine gate, as the authors' release has it and the paper does not. gating: False sets every gate to 1,
+    absent modalities excepted. lambda_aux and diversity_scope: see losses.
     """
 
     d: int
@@ -87,7 +87,7 @@ class EviGenConfig:
 # ---- parameters -----------------------------------------------------------------------------------------------
 
 def spec(config: EviGenConfig) -> Params:
-    """The parameter tree as ParamSpecs: shapes, logical axes, initialisers (trap 13).
+    """The parameter tree as ParamSpecs: shapes, logical axes, initialisers (A.1.2).
 
     Queries are drawn from N(0, 1/d), so their length is about 1; thresholds and biases are 0; matrices have the
     variance of torch.nn.Linear's default, 1 / (3 fan_in), which the authors' release inherits.
@@ -120,7 +120,7 @@ def spec(config: EviGenConfig) -> Params:
 
 
 def count(config: EviGenConfig) -> int:
-    """Number of trained scalars (trap 14): N (2 d h + h + d + 2 d) + 2 d + d + 1 + N d + N - 1; 2 M d more with
+    """Number of trained scalars: N (2 d h + h + d + 2 d) + 2 d + d + 1 + N d + N - 1; 2 M d more with
     summary_ln."""
     return specs.count(spec(config))
 
@@ -174,7 +174,7 @@ def init_queries_from(x_rows: jax.Array, key: jax.Array, *, n: int, steps: int =
 # ---- the pieces that can be replaced (docs/extending_the_retriever.md) ------------------------------------------
 
 def straight_through_gate(cosine: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Hard gates with the gradient of the gating score (equation 1, A.1.2; traps 1 and 2).
+    """Hard gates with the gradient of the gating score (equation 1, A.1.2).
 
     Args: cosine: [P, N-1] of summary and query. eta: [N-1] thresholds.
     Returns: gate [P, N-1], exactly 0 or 1, 1 where cosine > eta; score s = sigmoid(cosine) - sigmoid(eta). The gate is
@@ -188,7 +188,7 @@ def straight_through_gate(cosine: jax.Array, eta: jax.Array) -> tuple[jax.Array,
 
 
 def mean_of_active(expert: jax.Array, gate: jax.Array) -> jax.Array:
-    """[P, d]: sum_i g_i h_i / max(1, sum_i g_i), the count without gradient (trap 3). expert [P, N, d], gate [P, N]."""
+    """[P, d]: sum_i g_i h_i / max(1, sum_i g_i), the count without gradient. expert [P, N, d], gate [P, N]."""
     active = jnp.maximum(jax.lax.stop_gradient(gate).sum(axis=1, keepdims=True), 1.0)
     return sum_of_active(expert, gate) / active
 
@@ -210,10 +210,10 @@ def layer_norm(v: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> j
 
 def experts(context: jax.Array, expert: Mapping[str, jax.Array], *, eps: float, dropout: float = 0.0,
             rng: jax.Array | None = None) -> jax.Array:
-    """Every query's own pre-LayerNorm MLP with a residual (A.1.2, trap 14), dense over patients and queries.
+    """Every query's own pre-LayerNorm MLP with a residual (A.1.2), dense over patients and queries.
 
     h_i = c_i + drop(W2 drop(gelu(W1 LN(c_i) + b1)) + b2), gelu exact. Dense, because the straight-through gradient of a
-    closed gate needs the h_i of its query (trap 3).
+    closed gate needs the h_i of its query.
 
     Args: context: [P, N, d]. expert: params["expert"]. dropout is applied where rng is given.
     Returns: [P, N, d] float32.
@@ -305,7 +305,7 @@ def _modalities(config: EviGenConfig) -> list[tuple[str, slice]]:
 
 
 def _gates(cosine, eta, present, gate, gating):
-    """Gates and scores [P, N]: query 0 always on, absent modalities closed without gradient (traps 4 and 5)."""
+    """Gates and scores [P, N]: query 0 always on, absent modalities closed without gradient."""
     if gating:
         g, s = gate(cosine[:, 1:], eta)
     else:

@@ -1,4 +1,4 @@
-"""Training the evidence selector (paper 3.2, A.1.4; S5): fit one run, fit several seeds, predict.
+"""Training the evidence selector (paper 3.2, A.1.4): fit one run, fit several seeds, predict.
 
 A run folder holds config.json (resolved settings, versions, hashes of data and split), metrics.jsonl (a row an epoch),
 curves.png, checkpoints/{last,best}/ and, once training has ended, result.json. Everything random follows from
@@ -47,7 +47,7 @@ from evigen_jax.packed import MODALITIES, PackedCohort
 from evigen_jax.retriever import EviGenConfig
 
 PyTree = Any
-DECAYED = frozenset({"expert.w1", "expert.w2", "head.w"})  # not on query, eta, LayerNorm, biases (trap 12)
+DECAYED = frozenset({"expert.w1", "expert.w2", "head.w"})  # not on query, eta, LayerNorm, biases
 MIN_QUERY_NORM = 1e-4
 _KMEANS_ROWS = 20_000  # sample of training chunks that seeds k-means queries
 FETCH = 8  # steps between looks at the device; bounds the batches that wait for it
@@ -56,12 +56,12 @@ MACHINE_FIELDS = ("seconds", "rows_per_s", "patients_per_s", "compiles")  # of a
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """Settings of S5. The paper gives lr (1e-3 mortality, 3e-4 autism, 1e-4 ADHD), epochs and patience; weight decay,
-    warm-up and batch are the authors' released ones.
+    """How a selector is trained (A.1.4). The paper gives lr (1e-3 mortality, 3e-4 autism, 1e-4 ADHD), epochs and
+    patience; weight decay, warm-up and batch are the authors' released ones.
 
     resident: keep the embeddings on the device ("auto": on an accelerator, where they fill at most half of it), or send
         each batch's rows from the host.
-    query_init: "normal" N(0, 1/d), "orthogonal" (trap 13), or "kmeans": centres of the training chunks, which is not in
+    query_init: "normal" N(0, 1/d), "orthogonal", or "kmeans": centres of the training chunks, which is not in
         the paper (see retriever.init_queries_from).
     """
 
@@ -258,7 +258,7 @@ def fit(packed: PackedCohort, labels: Sequence[Label], model_config: EviGenConfi
 
     Raises:
       ValueError: a split with one class, dimensions that differ, another run in out_dir.
-      TrainingStopped: a loss that is not finite, a query whose norm falls below 1e-4 (trap 12); the step is named, and
+      TrainingStopped: a loss that is not finite, a query whose norm falls below 1e-4; the step is named, and
         the last good checkpoint is kept.
     """
     splits = split_indices(packed, labels)
@@ -397,7 +397,7 @@ def _run_epoch(step, state: TrainState, key, feed: Feed, groups, shapes, *, firs
         for i, row in enumerate(done):
             if guard_queries and row.get("min_query_norm", 1.0) < MIN_QUERY_NORM:
                 raise TrainingStopped(f"step {first_step + len(rows) + i}: a query's norm is {row['min_query_norm']:.2e}, "
-                                      f"below {MIN_QUERY_NORM:g} (trap 12); lower lr or lambda_aux")
+                                      f"below {MIN_QUERY_NORM:g}; lower lr or lambda_aux")
         rows.extend(done)
         bar.update(len(done))
 

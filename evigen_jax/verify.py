@@ -1,4 +1,4 @@
-"""Stage 1 of the faithfulness audit: what can be checked mechanically in a rationale (S8; paper, appendix G).
+"""Stage 1 of the faithfulness audit: what can be checked mechanically in a rationale (paper, appendix G).
 
 Two checks a factor: every citation names a note or code of the patient's record, and every quote stands in the source
 it cites (for a code: in its title). Five factors, ten booleans. A rationale that was not parsed, or has another number

@@ -1,4 +1,4 @@
-"""Rationales written by a language model over evidence packs (paper 3.3, Table 19; S7). Imports without JAX.
+"""Rationales written by a language model over evidence packs (paper 3.3, Table 19). Imports without JAX.
 
 The prompt carries the pack's chunks verbatim, so that quotes can be exact. The answer is one JSON object of a schema made
 for the pack (a factor an item); citation, date and attribution are filled from the pack, since what can be copied need not
@@ -97,7 +97,7 @@ class Writer:
                  on_done: Callable[[int, dict[str, Any]], None] | None = None):
         if form not in ("schema", "free"):
             raise ValueError(f"form: got {form!r}, expected schema or free")
-        self.name, self.model = name, backend.model
+        self.name, self.model = name, backend.model if adapter is None else f"{backend.model} with {adapter}"
         self._backend, self._sampling, self._form = backend, sampling, form
         self.on_done = on_done
         self._thinking, self._adapter = thinking, adapter
@@ -158,7 +158,7 @@ def _cited(rationale: dict[str, Any], pack: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateConfig, out: str | os.PathLike, *,
-          adapter: str | None = None, progress: bool = False) -> tuple[list[dict[str, Any]], dict[str, int]]:
+          progress: bool = False) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Rationales of all packs; what an earlier call for the same `out` had finished, interrupted or not, is taken over.
 
     A rationale is taken over where pack, prompt, model, adapter and every setting are the same, which its
@@ -173,7 +173,7 @@ def write(packs: Sequence[dict[str, Any]], backend: Backend, settings: GenerateC
     sampling = Sampling(max_tokens=settings.max_tokens, temperature=settings.temperature, seed=settings.seed)
     partial = Partial(out)
     try:
-        writer = Writer(backend, sampling=sampling, form=settings.form, thinking=thinking, adapter=adapter)
+        writer = Writer(backend, sampling=sampling, form=settings.form, thinking=thinking, adapter=settings.adapter)
         keys = [_request_sha256(writer.request(pack), pack, f"{backend.model}, {settings.dtype}") for pack in packs]
         kept = _finished(out) | partial.kept
         rationales: list[Any] = [kept.get(key) for key in keys]

@@ -42,7 +42,8 @@ flags.DEFINE_string("api_key_file", None, "file that holds the key clients must 
 flags.DEFINE_integer("rows", 8, "sequences that run side by side", 1)
 flags.DEFINE_integer("length", None, "most tokens of a sequence; if not given, the model's, at most 8192", 1)
 flags.DEFINE_integer("kv_tokens", None, "tokens that the cache has room for; if not given, 2048 a row", 1)
-flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "of the weights and the cache")
+flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"],
+                  "of the model's matrices; of the cache too, except on a CPU; --encoder is float32")
 flags.DEFINE_integer("tensor", 1, "devices that share a model's heads", 1)
 flags.DEFINE_integer("data", 1, "groups of such devices that share a step's tokens", 1)
 flags.DEFINE_bool("warmup", False, "compile every shape before the first request, not with it")

@@ -2,7 +2,7 @@
 # Runs the test suite in .venv, two processes side by side. usage: bash launch/test.sh [--all] [pytest arguments]
 #   default: everything that is not marked slow or device; --all: those too.
 # Where CI=true it also installs libtpu (Linux, 690 MB), for the ahead-of-time tests, and Chromium, for the pages' tests.
-EXTRAS=dev,parity,serve,api
+EXTRAS=dev,parity,serve,api,mcp
 if [ "${CI:-}" = true ] && [ "$(uname -s)" = Linux ]; then EXTRAS=$EXTRAS,tpu; fi
 source "$(dirname "$0")/venv.sh" "$EXTRAS"
 if [ "${CI:-}" = true ] && ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

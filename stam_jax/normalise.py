@@ -5,6 +5,7 @@ found is kept all the same: its memory cites the whole chunk, unverified, and ar
 """
 from __future__ import annotations
 
+import decimal
 import re
 from collections import Counter
 from decimal import Decimal
@@ -19,6 +20,7 @@ from stam_jax.writer import Draft, Extraction
 
 LEAST_RATIO = 92.0
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
+_EXACT = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)  # however many digits
 _NUMBER_WORD = {w: Decimal(i) for i, w in enumerate(
     "zero one two three four five six seven eight nine ten eleven twelve".split())}
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|denie[sd]|deny|denying|negative|cannot)\b|n['\u2019]t\b", re.I)
@@ -26,7 +28,7 @@ _NEGATION = re.compile(r"\b(?:no|not|never|none|without|denie[sd]|deny|denying|n
 
 def numbers(text: str | None) -> Counter[Decimal]:
     """Every number that is written in digits, by its value: `1,000` is 1000, `4.0` is 4 and not 40."""
-    return Counter(Decimal(n.replace(",", "")).normalize() for n in _NUMBER.findall(text or ""))
+    return Counter(_EXACT.normalize(Decimal(n.replace(",", ""))) for n in _NUMBER.findall(text or ""))
 
 
 def stated(value: str | None, quote: str) -> bool:

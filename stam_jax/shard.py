@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-SCHEMA = "stam-store/1"
+SCHEMA = "stam-store/2"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS patient (
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS transition (
   PRIMARY KEY (patient_id, seq, position), FOREIGN KEY (patient_id, mid) REFERENCES memory (patient_id, mid));
 CREATE INDEX IF NOT EXISTS transition_mid ON transition (patient_id, mid);
 CREATE TABLE IF NOT EXISTS embedding (
-  patient_id TEXT NOT NULL, mid TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (patient_id, mid),
+  patient_id TEXT NOT NULL, mid TEXT NOT NULL, vector BLOB NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (patient_id, mid),
   FOREIGN KEY (patient_id, mid) REFERENCES memory (patient_id, mid));
 """
 
@@ -50,27 +51,48 @@ class StoreBusy(StoreError):
     """Another process holds the shard; waiting did not help."""
 
 
-class Shard:
-    """A connection to one shard, of one thread.
+# SQLite's locks belong to a process, and what it knows of them does not survive a fork: a child that went on with its
+# parent's connection, or opened another one beside it, could write into a log that the parent removes.
+_open: dict[int, str] = {}  # connection -> its file
+_inherited: set[str] = set()  # files that stood open when this process was forked
 
-    path: a missing file is made. timeout: seconds that a writer waits for another one.
-    Raises: StoreError: no SQLite file; StoreBusy.
+
+def _forked() -> None:
+    _inherited.update(_open.values())
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Shard:
+    """A connection to one shard, of one thread and one process.
+
+    path: absolute. timeout: seconds that a writer waits for another one. make: a missing file is made.
+    Raises: StoreError: no SQLite file, or one that was open when this process was forked; StoreBusy.
     """
 
-    def __init__(self, path: str, timeout: float):
-        self.path, self.timeout = path, timeout
-        self.connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    def __init__(self, path: str, timeout: float, *, make: bool = False):
+        self.path, self.timeout, self._process = path, timeout, os.getpid()
         with self._errors():
+            self.connection = sqlite3.connect(
+                f"{pathlib.Path(path).as_uri()}?mode={'rwc' if make else 'rw'}", uri=True, timeout=timeout,
+                isolation_level=None, check_same_thread=False)
+            _open[id(self)] = path
             for pragma in ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def close(self) -> None:
         self.connection.close()
+        _open.pop(id(self), None)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         name = os.path.basename(self.path)
+        if self._process != os.getpid() or self.path in _inherited:
+            raise StoreError(f"{name}: was opened before this process was forked; close the store before a fork, and "
+                             "open it in each process that uses it")
         try:
             yield
         except sqlite3.OperationalError as e:
@@ -97,7 +119,7 @@ class Shard:
                 raise
 
     def create(self, meta: dict[str, str]) -> None:
-        """Tables and header, all of it or nothing; a header that stands there stays."""
+        """Tables and header, all of it or nothing; of a header that stands there, each line stays."""
         with self._errors():
             self.connection.execute("PRAGMA journal_mode = WAL")
         with self.transaction(write=True):
@@ -122,13 +144,14 @@ class Shard:
     def compact(self) -> None:
         """Leave nothing on disk of what was deleted: rebuild the file, empty the write-ahead log.
 
-        Raises: StoreBusy: somebody reads an old snapshot, or writes.
+        What others delete meanwhile stays due. Raises: StoreBusy: somebody reads an old snapshot, or writes.
         """
+        due = self.rows("SELECT name, value FROM meta WHERE name = 'compaction_due'")
         with self._errors():
             self._empty_log()
             self.connection.execute("VACUUM")
             self._empty_log()
-            self.connection.execute("DELETE FROM meta WHERE name = 'compaction_due'")
+        self.write("DELETE FROM meta WHERE name = ? AND value = ?", due)
 
     def _empty_log(self) -> None:
         if self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:

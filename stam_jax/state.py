@@ -39,9 +39,9 @@ class State:
         self.tombstones: dict[str, Tombstone] = {}
         self.erased: dict[str, Erased] = {}
         self.past = False
-        self._updates: list[Update] = []
-        self._load: Callable[[int], list[Update]] | None = None
-        self._loaded = 0
+        # (updates, load, loaded): the first `loaded` ones are still to be read; one attribute, so that threads that
+        # share a state see all of it or nothing
+        self._log: tuple[list[Update], Callable[[int], list[Update]] | None, int] = [], None, 0
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
@@ -110,9 +110,11 @@ class State:
 
     def updates(self) -> list[Update]:
         """The updates that made this state, oldest first."""
-        if self._load is not None:
-            self._updates, self._load = [*self._load(self._loaded), *self._updates], None
-        return self._updates[:self.version]
+        updates, load, loaded = self._log
+        if load is not None:
+            updates = [*load(loaded), *updates]
+            self._log = updates, None, 0
+        return updates[:self.version]
 
     def check(self, embedded: Collection[str] | None = None) -> list[Violation]:
         """Every violated invariant I1 to I15; I7 is looked at where the mids that have an embedding row are given."""
@@ -148,19 +150,16 @@ class State:
         after = self._copy()
         after._fold(update, trusted=False)
         if update.tombstones or update.redactions:
-            after._updates, after._load = _redacted(self.updates(), update), None
-        elif len(self._updates) != self.version - self._known():  # another state went on from here
-            after._updates = self._updates[:self.version - self._known()]
-        after._updates.append(update)
+            after._log = _redacted(self.updates(), update), None, 0
+        updates, load, loaded = after._log
+        if len(updates) != self.version - loaded:  # another state went on from here
+            after._log = updates[:self.version - loaded], load, loaded
+        after._log[0].append(update)
         return after
-
-    def _known(self) -> int:
-        """How many updates stand in the journal that was not read yet."""
-        return 0 if self._load is None else self._loaded
 
     def stored(self, load: Callable[[int], list[Update]]) -> State:
         """This state, now in a journal: it lets go of its updates. load: version -> the updates up to it."""
-        self._updates, self._load, self._loaded = [], load, self.version
+        self._log = [], load, self.version
         return self
 
     @classmethod
@@ -172,7 +171,7 @@ class State:
         state = cls(patient_id, table=table)
         for update in updates:
             state._fold(update, trusted=True)
-        state._updates = list(updates)
+        state._log = list(updates), None, 0
         return state
 
     @classmethod

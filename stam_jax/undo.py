@@ -86,7 +86,7 @@ def compensation(state: State, seq: int, *, by: str = "user:undo") -> Update:
     """
     updates = state.updates()
     base, before = updates[seq - 1], state.as_of_seq(seq - 1)
-    if base.tombstones or any(m.mid in state.tombstones for m in base.memories):
+    if base.tombstones or base.redactions or any(m.mid in state.tombstones for m in base.memories):
         raise UndoRefused(f"update {seq}: what was deleted cannot be brought back or taken back")
     places, moves = dict(state.places), []
 

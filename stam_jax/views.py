@@ -40,7 +40,7 @@ def date_view(state: State, date: str) -> DateView:
         if standing is not None and standing.reason == "CORRECTED":
             continue
         begun = _reached(m.clinical_time.start, date)
-        over = [_reached(end, date) for end in _ends(state, m, standing)]
+        over = [_reached(end, date) for end in ends(state, m, standing)]
         if "yes" in over:
             found["ended"].append(m)
         elif begun == "no":
@@ -60,7 +60,7 @@ def _reached(moment: str | None, date: str) -> Order:
     return "yes" if last <= day else "no" if first > until else "unknown"
 
 
-def _ends(state: State, m: Memory, standing: Transition | None) -> list[str | None]:
+def ends(state: State, m: Memory, standing: Transition | None) -> list[str | None]:
     """The moments from which it no longer held: none while it does, None where one is certain but undated."""
     ends: list[str | None] = [] if m.clinical_time.end is None else [m.clinical_time.end]
     if standing is None or standing.reason == "EXPIRED":

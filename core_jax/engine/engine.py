@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -133,7 +133,7 @@ class Engine:
                 `decoder.rules`), it computes there.
             adapters: what requests may name; None = the base model alone.
             grammars: compiles grammars; None = `core_jax.engine.grammar.Grammars` on first use.
-            kv_dtype: of the cache; None = that of the embedding table.
+            kv_dtype: of the cache; None = `cache.dtype_beside` the embedding table.
             unroll: compile layer by layer: on a CPU a quarter faster with 4 to 32 rows, ten times longer to compile.
             on_step: told after every step, from whichever thread runs it.
 
@@ -161,7 +161,7 @@ class Engine:
         self._compute = Compute(config, adapters, limits.horizon, mesh_of(params))
         self._width, self._words = width, sample.words(config.vocab_size)
         self._params = decoder.unstack(params) if unroll else params
-        self._kv_dtype = kv_dtype or params["embed"]["token"].dtype.name
+        self._kv_dtype = kv_dtype or cache.dtype_beside(params["embed"]["token"])
         self._kv = self._new_kv()
         self._everything = np.full((1, self._words), 0xFFFFFFFF, np.uint32)
         self._turn = threading.Condition()  # guards all below, and who runs the steps

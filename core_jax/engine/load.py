@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from core_jax.engine.backend import Backend
 from core_jax.packaged import model_path
@@ -15,17 +16,22 @@ def model_name(path: str | os.PathLike) -> str:
 
 
 def load_backend(
-    name: str, *, rows: int = 8, dtype: str = "float32", length: int | None = None, concurrency: int = 8,
+    name: str, *, rows: int = 8, dtype: str = "float32", length: int | None = None,
+    adapters: Mapping[str, str] | None = None, concurrency: int = 8,
 ) -> Backend:
     """
     Args:
         name: a Hugging Face folder, a .gguf file or `smollm2` (served by this process), `http://host:port/v1#model` (an
             OpenAI-compatible endpoint), or `openai:model` (base URL from the environment; see `openai.Endpoint`).
         rows, dtype, length: of a local model: sequences side by side, its matrices, most tokens of a sequence (None: the
-            model's, at most 8,192). concurrency: requests under way at an endpoint.
+            model's, at most 8,192). adapters: name that requests give -> PEFT folder, over a local model.
+        concurrency: requests under way at an endpoint.
 
-    Raises: ValueError: none of these forms; whatever the checkpoint or the environment lacks.
+    Raises: ValueError: none of these forms; adapters for an endpoint; whatever the checkpoint or the environment lacks.
     """
+    if adapters and name.startswith(("http://", "https://", "openai:")):
+        raise ValueError(f"adapters: got {list(adapters)} for the endpoint {name!r}, which has its own; name one of those "
+                         "as the model")
     if name.startswith(("http://", "https://")):
         from core_jax.engine.openai import Endpoint
 
@@ -43,4 +49,4 @@ def load_backend(
     from core_jax.engine.engine import Limits
     from core_jax.engine.local import Local
 
-    return Local.load(name, dtype=dtype, limits=Limits(rows=rows, length=length))
+    return Local.load(name, dtype=dtype, adapters=adapters, limits=Limits(rows=rows, length=length))

@@ -2,7 +2,7 @@
 
 A row's token depends on its own logits and on (seed, index) alone: the noise is drawn from a counter-based key of the
 two, so neither its place in the batch nor its batch mates can change it. Nothing is sorted: the k-th largest logit and
-the top-p threshold are found by bisection over the 32 bits of a float (perf.md D).
+the top-p threshold are found by bisection over the 32 bits of a float.
 """
 from __future__ import annotations
 

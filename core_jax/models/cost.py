@@ -1,4 +1,4 @@
-"""What a decoder costs: operations and cache bytes, by the formulas of stam.md 3.6.
+"""What a decoder costs: operations and cache bytes, counted from the shapes.
 
 A multiplication and an addition are two operations; norms, rotations and softmax are left out. Grouped queries change
 cache bytes, not operations.

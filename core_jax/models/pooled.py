@@ -33,7 +33,7 @@ def mix(
     """softmax(q k^T / sqrt(H)) v in both directions, as a `Mix` with K = N; float32.
 
     A plain batched matmul on `[.., T, H]`, the exponential not normalised and the division done on the product with the
-    values: on XLA:CPU several times faster than the einsum over four axes (perf.md A). Queries go block by block.
+    values: on XLA:CPU several times faster than the einsum over four axes. Queries go block by block.
 
     Args:
         reach: a token attends to tokens at most so far from it; None: to all.

@@ -3,7 +3,7 @@
 Rows become, by their code: MEDS_BIRTH and MEDS_DEATH the two dates (never events); `DIAGNOSIS//ICD//10//I109`,
 `ICD10CM//I10.9` and the like diagnoses; a code under one of `note_codes` a note (its text_value); under one of
 `encounter_codes` an encounter; everything else an event. A null time is static. An event at the prediction time itself
-is visible (`core_jax.records.visible` is inclusive, evigen.md S1); times are compared to the second.
+is visible (`core_jax.records.visible` is inclusive); times are compared to the second.
 """
 from __future__ import annotations
 

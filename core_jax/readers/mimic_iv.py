@@ -1,7 +1,7 @@
 """MIMIC-IV folders (`hosp/*.csv[.gz]`, `note/discharge.csv[.gz]`) -> patients, in bounded memory, in any row order.
 
 Every table is read once, in blocks, and spilled to a temporary file by subject (`core_jax.readers.spill`); patients
-come out in the order of their ids. Choices (evigen.md S1, mimic-code issues 698, 918, 1288, 1346, 1817):
+come out in the order of their ids. Choices (EviGen F.1 and F.3, mimic-code issues 698, 918, 1288, 1346, 1817):
 
 * a diagnosis is known from the discharge of its stay; a stay whose dischtime lies before its admittime counts as
   ended at its admittime (nothing is known earlier than either says), and is counted;

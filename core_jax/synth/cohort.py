@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import os
-import random
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -35,6 +34,7 @@ from core_jax.records import (
 )
 from core_jax.synth import distractors as plain
 from core_jax.synth.factors import FACTORS, PROFILES, VERSION, split_phrases
+from core_jax.synth.stream import Stream
 
 INTERCEPT = -2.5
 NOTES_MIN, NOTES_MAX = 20, 370  # codes and the chunks of a long summary keep the total under 400
@@ -73,43 +73,6 @@ class PlantedPatient:
     gold: dict
 
 
-class _Stream:
-    """Draws made from random.random() alone, whose sequence Python guarantees across versions."""
-
-    def __init__(self, key: str):
-        self._next = random.Random(key).random
-
-    def chance(self, p: float) -> bool:
-        return self._next() < p
-
-    def uniform(self) -> float:
-        return self._next()
-
-    def integer(self, low: int, high: int) -> int:
-        """Uniform on low..high, both included."""
-        return low + int(self._next() * (high - low + 1))
-
-    def pick(self, items: Sequence):
-        return items[int(self._next() * len(items))]
-
-    def sample(self, items: Sequence, k: int) -> list:
-        """k items in random order without repetition; where items run out they come round again."""
-        out: list = []
-        while len(out) < k:
-            pool = list(items)
-            while pool and len(out) < k:
-                out.append(pool.pop(int(self._next() * len(pool))))
-        return out
-
-    def weighted(self, weights: Sequence[float]) -> int:
-        u = self._next() * sum(weights)
-        for i, w in enumerate(weights):
-            u -= w
-            if u < 0:
-                return i
-        return len(weights) - 1
-
-
 @dataclasses.dataclass
 class _Slot:
     """One note to be: its moment, its encounter, and the planted (item, sentence) pairs that it will hold."""
@@ -140,14 +103,14 @@ def generate(config: PlantedConfig) -> Iterator[PlantedPatient]:
         yield _patient(config.seed, index)
 
 
-def _mentions(rng: _Stream, words: Sequence[str], codes: Sequence[tuple[str, str]]) -> tuple[list, list]:
+def _mentions(rng: Stream, words: Sequence[str], codes: Sequence[tuple[str, str]]) -> tuple[list, list]:
     """One to three sentences and, for half of what can be coded, one or two codes; now and then the codes alone."""
     way = rng.weighted((0.50, 0.35, 0.15)) if codes else 0
     sentences = [] if way == 2 else rng.sample(words, 1 + rng.weighted((0.45, 0.35, 0.20)))
     return sentences, [] if way == 0 else rng.sample(codes, min(len(codes), 1 + rng.weighted((0.7, 0.3))))
 
 
-def _items(rng: _Stream, profile: str, split: str) -> tuple[list[_Item], float]:
+def _items(rng: Stream, profile: str, split: str) -> tuple[list[_Item], float]:
     """The patient's factors, topics and decoys, and the Bayes logit."""
     present = {f.name: rng.chance(f.rate) for f in FACTORS}
     for name, others in EXCLUDES.items():
@@ -174,7 +137,7 @@ def _items(rng: _Stream, profile: str, split: str) -> tuple[list[_Item], float]:
     return items, logit
 
 
-def _slots(rng: _Stream, n_notes: int, span_days: int, summary: bool) -> tuple[list[_Slot], list[tuple[str, int, int]]]:
+def _slots(rng: Stream, n_notes: int, span_days: int, summary: bool) -> tuple[list[_Slot], list[tuple[str, int, int]]]:
     """Note slots in time order and encounters (type, first day, last day); day 0 begins the history."""
     n_visits = max(4, n_notes // 4)
     days = sorted([0, span_days] + [rng.integer(1, span_days - 1) for _ in range(n_visits - 2)])
@@ -197,7 +160,7 @@ def _slots(rng: _Stream, n_notes: int, span_days: int, summary: bool) -> tuple[l
     return [slots[i] for i in order], list(zip(kinds, days, last))
 
 
-def _place(rng: _Stream, items: list[_Item], slots: list[_Slot]) -> list[_Slot]:
+def _place(rng: Stream, items: list[_Item], slots: list[_Slot]) -> list[_Slot]:
     """Puts each sentence into an open slot (three a note, six a summary) and keeps some slots for the background.
 
     Returns the slots that are free of planted text, the ones kept for the background first.
@@ -235,7 +198,7 @@ def _place(rng: _Stream, items: list[_Item], slots: list[_Slot]) -> list[_Slot]:
     return taken + [s for s in free if not s.planted and s.kind != "summary"]
 
 
-def _write_short(rng: _Stream, slot: _Slot) -> list[tuple[str, _Item | None]]:
+def _write_short(rng: Stream, slot: _Slot) -> list[tuple[str, _Item | None]]:
     label, openers, closers = plain.NOTE_PARTS[slot.kind]
     body = [(sentence, item) for item, sentence in slot.planted]
     shape = rng.weighted((0.35, 0.30, 0.20, 0.15))
@@ -247,7 +210,7 @@ def _write_short(rng: _Stream, slot: _Slot) -> list[tuple[str, _Item | None]]:
     return [(label, None), *body]
 
 
-def _write_summary(rng: _Stream, slot: _Slot) -> list[tuple[str, _Item | None]]:
+def _write_summary(rng: Stream, slot: _Slot) -> list[tuple[str, _Item | None]]:
     """Sections of boilerplate; the planted sentences end the history (the first ones) and the hospital course."""
     planted = [(sentence, item) for item, sentence in slot.planted]
     cut = len(planted) // 3
@@ -272,7 +235,7 @@ def _join(parts: list[tuple[str, _Item | None]], note_id: str) -> str:
 
 
 def _patient(seed: int, index: int) -> PlantedPatient:
-    rng = _Stream(f"{VERSION}:{seed}:{index}")
+    rng = Stream(f"{VERSION}:{seed}:{index}")
     split = SPLITS[index % len(SPLITS)]
     patient_id = f"planted-{seed}-{index:05d}"
     profile = rng.pick(PROFILES)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core_jax.synth.cohort import _Stream
+from core_jax.synth.stream import Stream
 from core_jax.synth.timeline_gold import Fact, Question, Timeline
 
 PER_TYPE = 2
@@ -52,12 +52,12 @@ class _View:
         return next((f for f in self.current if f.key == fact.key), None)
 
 
-def _current_state(v: _View, rng: _Stream) -> list[Draft]:
+def _current_state(v: _View, rng: Stream) -> list[Draft]:
     return [(rng.pick((f"What is the patient's current {_ask(f)}?", f"What is the most recent {_ask(f)}?")),
              (spoken(f),), (f,)) for f in v.current if f.value is not None and f.polarity == "AFFIRMED"]
 
 
-def _past_state(v: _View, rng: _Stream) -> list[Draft]:
+def _past_state(v: _View, rng: Stream) -> list[Draft]:
     out = [(f"What was the {_ask(old)} before it became {spoken(new)}?", (spoken(old),), (old, new))
            for old, new, late in v.pairs if not late and v.left[old.fact_id].reason == "SUPERSEDED"]
     for f in v.own:
@@ -70,7 +70,7 @@ def _past_state(v: _View, rng: _Stream) -> list[Draft]:
     return out
 
 
-def _change(v: _View, rng: _Stream) -> list[Draft]:
+def _change(v: _View, rng: Stream) -> list[Draft]:
     out = [(f"What did the {_ask(new)} change from and to, when it last changed?",
             (f"from {spoken(old)} to {spoken(new)}",), (old, new))
            for old, new, late in v.pairs if not late and v.left[old.fact_id].reason == "SUPERSEDED"
@@ -88,7 +88,7 @@ def _change(v: _View, rng: _Stream) -> list[Draft]:
     return out
 
 
-def _temporal_order(v: _View, rng: _Stream) -> list[Draft]:
+def _temporal_order(v: _View, rng: Stream) -> list[Draft]:
     starts = [f for f in v.own if f.polarity == "AFFIRMED" and f.attribute in ("dose", "status") and not f.late
               and f.when.precision == "day" and not any(g.key == f.key and g is not f and g.fact_id < f.fact_id
                                                         for g in v.own)]
@@ -101,7 +101,7 @@ def _temporal_order(v: _View, rng: _Stream) -> list[Draft]:
     return out
 
 
-def _absence(v: _View, rng: _Stream) -> list[Draft]:
+def _absence(v: _View, rng: Stream) -> list[Draft]:
     out = []
     for f in v.current:
         if f.polarity == "NEGATED":
@@ -116,7 +116,7 @@ def _absence(v: _View, rng: _Stream) -> list[Draft]:
     return out
 
 
-def _multi_hop(v: _View, rng: _Stream) -> list[Draft]:
+def _multi_hop(v: _View, rng: Stream) -> list[Draft]:
     out = []
     for a, b, kind in v.relations:
         holds = v.holding(a)
@@ -142,12 +142,12 @@ def _multi_hop(v: _View, rng: _Stream) -> list[Draft]:
     return out
 
 
-_MAKERS: dict[str, Callable[[_View, _Stream], list[Draft]]] = {
+_MAKERS: dict[str, Callable[[_View, Stream], list[Draft]]] = {
     "current_state": _current_state, "past_state": _past_state, "change": _change, "temporal_order": _temporal_order,
     "absence": _absence, "multi_hop": _multi_hop}
 
 
-def questions(timeline: Timeline, rng: _Stream) -> tuple[Question, ...]:
+def questions(timeline: Timeline, rng: Stream) -> tuple[Question, ...]:
     """Up to PER_TYPE questions of each type, none twice."""
     view, out = _View(timeline), []
     for kind, maker in _MAKERS.items():

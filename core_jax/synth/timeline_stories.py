@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from core_jax.synth.cohort import _Stream
+from core_jax.synth.stream import Stream
 from core_jax.synth.timeline_phrases import Course, Drug, Measure, Phrases
 
 Key = tuple[str, str, str]
@@ -95,7 +95,7 @@ def diagnosis(name: str) -> Act:
     return problem("onset", "state", name, endurance="never-forget", dated="maybe")
 
 
-def chronic(rng: _Stream, drug: Drug, second: Drug | None) -> Story:
+def chronic(rng: Stream, drug: Drug, second: Drug | None) -> Story:
     """Diagnosis and drug, dose changes with what goes wrong around them, often a stop, now and then what follows it."""
     unused = list(drug.amounts)
     at = rng.integer(0, len(drug.amounts) - 1)
@@ -156,7 +156,7 @@ def chronic(rng: _Stream, drug: Drug, second: Drug | None) -> Story:
     return story
 
 
-def interacting(rng: _Stream, first: Drug, other: Drug) -> Story:
+def interacting(rng: Stream, first: Drug, other: Drug) -> Story:
     """A drug is added to one with which it interacts; often one of the two is stopped for it."""
     story = [[diagnosis(first.treats), *begin(first, rng.pick(first.amounts))],
              [diagnosis(other.treats), *begin(other, rng.pick(other.amounts),
@@ -166,7 +166,7 @@ def interacting(rng: _Stream, first: Drug, other: Drug) -> Story:
     return story
 
 
-def acute(rng: _Stream, course: Course) -> Story:
+def acute(rng: Stream, course: Course) -> Story:
     """A short illness, its course of treatment with a planned end, recovery, perhaps a relapse."""
     drug = Drug(course.drug, course.unit, (course.amount,), course.frequency, course.problem)
     story = [[problem("onset", "state", course.problem, endurance="safe-to-forget", dated="maybe"),
@@ -181,7 +181,7 @@ def acute(rng: _Stream, course: Course) -> Story:
     return story
 
 
-def measured(rng: _Stream, test: Measure, group: str) -> Story:
+def measured(rng: Stream, test: Measure, group: str) -> Story:
     """Two to five readings that wander, each unlike the one before; one laboratory value late or corrected at times."""
     def reading(k: int) -> str:
         value = f"{test.low + k * test.step:.{test.digits}f}"
@@ -205,7 +205,7 @@ def measured(rng: _Stream, test: Measure, group: str) -> Story:
     return story
 
 
-def allergic(rng: _Stream, allergen: str, reactions: tuple[str, ...]) -> Story:
+def allergic(rng: Stream, allergen: str, reactions: tuple[str, ...]) -> Story:
     first, second = rng.sample(reactions, 2)
 
     def act(say: str, op: str, reaction: str, wrong: str) -> Act:
@@ -216,7 +216,7 @@ def allergic(rng: _Stream, allergen: str, reactions: tuple[str, ...]) -> Story:
     return [*story, [act("correct", "correct", second, first)]] if rng.chance(0.25) else story
 
 
-def preferring(rng: _Stream, topic: str, choices: tuple[str, ...]) -> Story:
+def preferring(rng: Stream, topic: str, choices: tuple[str, ...]) -> Story:
     picks = rng.sample(choices, rng.integer(1, len(choices)))
     name = "pref." + topic.replace(" ", "_")
     return [[Act(name + (".change" if i else ""), "state", topic, "preference", c, kind="PREFERENCE",
@@ -224,7 +224,7 @@ def preferring(rng: _Stream, topic: str, choices: tuple[str, ...]) -> Story:
                  named={"choice": c} | ({"old": picks[i - 1]} if i else {}))] for i, c in enumerate(picks)]
 
 
-def symptomatic(rng: _Stream, name: str) -> Story:
+def symptomatic(rng: Stream, name: str) -> Story:
     """Denied first, then perhaps there, then perhaps gone."""
     story = [[problem("negate", "state", name, polarity="NEGATED", endurance="safe-to-forget")]]
     if rng.chance(0.6):
@@ -235,7 +235,7 @@ def symptomatic(rng: _Stream, name: str) -> Story:
     return story
 
 
-def suspected(rng: _Stream, name: str) -> Story:
+def suspected(rng: Stream, name: str) -> Story:
     """Suspected, then confirmed or ruled out; or recorded by mistake and taken back."""
     if rng.chance(0.25):
         return [[diagnosis(name)], [problem("retract", "retract", name, polarity="NEGATED", kind="EVENT")]]
@@ -251,24 +251,24 @@ def relative_has(name: str) -> Story:
     return [[problem("family", "state", name, experiencer="FAMILY", kind="BACKGROUND", endurance="never-forget")]]
 
 
-def relative_takes(rng: _Stream, drug: Drug) -> Story:
+def relative_takes(rng: Stream, drug: Drug) -> Story:
     """The trap: a relative's dose of a drug that the patient may take too."""
     return [[take("family", "state", drug, rng.pick(drug.amounts), drug.frequency, experiencer="FAMILY",
                   endurance="safe-to-forget")]]
 
 
-def complicated(rng: _Stream, cause: str, name: str) -> list[Act]:
+def complicated(rng: Stream, cause: str, name: str) -> list[Act]:
     say, link, source = rng.pick((("complication", "causal", False), ("associated", "systemic_link", True)))
     return [problem(say, "state", name, endurance="never-forget", named={"problem": name, "cause": cause},
                     links=((link, _slot(cause, "status"), source),))]
 
 
-def operated(rng: _Stream, name: str) -> Story:
+def operated(rng: Stream, name: str) -> Story:
     return [[Act("surgery.state", "state", name, "procedure", kind="BACKGROUND", endurance="never-forget",
                  named={"surgery": name}, dated=rng.pick(("month", "year")))]]
 
 
-def booked(rng: _Stream, name: str) -> Story:
+def booked(rng: Stream, name: str) -> Story:
     return [[Act("plan.appointment", "state", name, "plan", kind="PLAN", endurance="safe-to-forget",
                  named={"plan": name}, days=rng.integer(10, 90))]]
 
@@ -276,7 +276,7 @@ def booked(rng: _Stream, name: str) -> Story:
 ALLERGY_BARS = {"penicillin": ("amoxicillin", "penicillin v", "cephalexin")}
 
 
-def life(rng: _Stream, phrases: Phrases) -> tuple[list[Story], list[Act]]:
+def life(rng: Stream, phrases: Phrases) -> tuple[list[Story], list[Act]]:
     """The stories of one patient, no two of them about one slot, and the acts of an undated scanned record, if any."""
     stories: list[Story] = []
     drugs: list[str] = []

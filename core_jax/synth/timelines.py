@@ -14,7 +14,8 @@ import string
 from collections.abc import Iterator
 
 from core_jax.synth import timeline_heldout, timeline_phrases
-from core_jax.synth.cohort import SPLITS, _Stream
+from core_jax.synth.cohort import SPLITS
+from core_jax.synth.stream import Stream
 from core_jax.synth.timeline_gold import (
     DIRECTED,
     Fact,
@@ -93,7 +94,7 @@ def _fields(template: str) -> set[str]:
 class _Writer:
     """Words acts in one phrase set for one patient."""
 
-    def __init__(self, rng: _Stream, phrases: Phrases, male: bool):
+    def __init__(self, rng: Stream, phrases: Phrases, male: bool):
         self.rng, self.phrases = rng, phrases
         self.he, self.his = ("he", "his") if male else ("she", "her")
 
@@ -323,7 +324,7 @@ class _Ledger:
 
 # ---- one patient ---------------------------------------------------------------------------------------------------
 
-def _schedule(rng: _Stream, stories: list[list[list[Act]]], slots: list[int]) -> dict[int, list[Act]]:
+def _schedule(rng: Stream, stories: list[list[list[Act]]], slots: list[int]) -> dict[int, list[Act]]:
     """Groups into the entries `slots`, each story in order; half of the stories begin with the first entry."""
     out: dict[int, list[Act]] = {i: [] for i in slots}
     placed: list[list[list[Act]]] = [[] for _ in slots]
@@ -342,7 +343,7 @@ def _schedule(rng: _Stream, stories: list[list[list[Act]]], slots: list[int]) ->
 
 def _timeline(config: TimelineConfig, index: int) -> Timeline:
     phrases = PHRASES[config.phrases]
-    rng = _Stream(f"timeline/1:{config.phrases}:{config.seed}:{index}")
+    rng = Stream(f"timeline/1:{config.phrases}:{config.seed}:{index}")
     writer = _Writer(rng, phrases, rng.chance(0.5))
     stories, scanned = life(rng, phrases)
     count = rng.integer(*config.entries)

@@ -92,7 +92,7 @@ def write_report(
     out_dir: str | os.PathLike,
     deidentify: bool = False,
 ) -> pathlib.Path:
-    """Write `index.html`, `index.json` and, per pack, `patient-<id>.html` and `.json` (evigen.md section 5).
+    """Write `index.html`, `index.json` and, per pack, `patient-<id>.html` and `.json`.
 
     Args:
       packs, rationales, verifications: "evidence_pack/1", "rationale/1", "verification/1" objects, joined by

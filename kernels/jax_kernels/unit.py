@@ -1,4 +1,4 @@
-"""Unit vectors that stay finite at zero (evigen.md trap 6)."""
+"""Unit vectors that stay finite at zero."""
 from __future__ import annotations
 
 import jax

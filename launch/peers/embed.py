@@ -39,7 +39,7 @@ def evigen(case: dict):
 
 def sentence_transformers(case: dict):
     import torch
-    from core_jax.embed import minilm_folder
+    from core_jax.packaged import minilm_folder
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(2)

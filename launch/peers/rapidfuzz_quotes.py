@@ -6,7 +6,7 @@ The peer normalises every note once and every quote when it is checked, splits q
     python launch/peers/rapidfuzz_quotes.py              # one JSON row a case: both times, their ratio, the verdicts
     python launch/peers/rapidfuzz_quotes.py --hostile    # slowest checks known, CPU milliseconds
 
-Notes come from the clinosim file under EHR_DATA_DIR (default ../shared/data), joined to the sizes of perf.md part H.
+Notes come from the clinosim file under EHR_DATA_DIR (default ../shared/data), joined to the lengths of discharge notes.
 """
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from core_jax import embed
+from core_jax import embed, packaged
 from core_jax import rope as R
 from core_jax.ckpt import hf
 from core_jax.embed import HashEncoder, embed_cohort, load_encoder
@@ -308,8 +308,8 @@ def test_the_newer_spelling_of_pooling(folder, tmp_path):
 
 
 def test_minilm_knows_what_means_the_same():
-    if importlib.util.find_spec(embed.MINILM_PACKAGE) is None:
-        pytest.skip(f"the MiniLM weights are not installed: {embed.MINILM_PIP}")
+    if not packaged.has_minilm():
+        pytest.skip("the MiniLM weights are not installed")
     encoder = load_encoder("minilm")
     assert (encoder.dim, encoder.pooling, encoder.normalized, encoder.max_length) == (384, "mean", True, 256)
     a, b, c = encoder.encode(["A man is eating food.", "A man is eating a piece of bread.", "Stock markets fell sharply."])

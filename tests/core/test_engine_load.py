@@ -8,9 +8,11 @@ import pytest
 from chat_cases import write_tokenizer
 from safetensors.numpy import load_file, save_file
 
+from core_jax import lora
+from core_jax import params as P
 from core_jax.ckpt import hf
 from core_jax.engine.engine import Engine, Limits
-from core_jax.engine.load import model_name
+from core_jax.engine.load import load_backend, model_name
 from core_jax.engine.request import Request, Sampling
 from core_jax.mesh import MeshSpec
 from core_jax.models import decoder
@@ -82,6 +84,21 @@ def test_a_folder_without_a_model(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match="config.json: not JSON"):
         Engine.load(tmp_path)
+
+
+def test_a_backend_by_name_with_an_adapter(tmp_path):
+    config, spec = E.config(), decoder.spec(E.config())
+    adapter = lora.LoraConfig(("layers/wq", "layers/w_up"), rank=2)
+    trained = jax.tree.map(lambda x: x + 1.0, P.init(lora.spec(adapter, spec), jax.random.key(0)))
+    lora.write_peft(tmp_path / "a", adapter, trained, decoder.hf_sources(config))
+    backend = load_backend(str(write(tmp_path / "tiny")), rows=2, length=E.LENGTH, adapters={"a": str(tmp_path / "a")})
+    sampling = Sampling(max_tokens=8)
+    own, plain = backend.submit([Request(E.PROMPTS[0], sampling, adapter=name) for name in ("a", None)])
+    assert plain.tokens == E.greedy(E.PROMPTS[0], 8)
+    merged = lora.merge(adapter, E.params(), trained)
+    assert own.tokens == E.greedy(E.PROMPTS[0], 8, tree=merged) != plain.tokens
+    with pytest.raises(ValueError, match="adapters: got .'a'. for the endpoint 'openai:m'"):
+        load_backend("openai:m", adapters={"a": "b"})
 
 
 def test_a_folder_onto_a_mesh(tmp_path):

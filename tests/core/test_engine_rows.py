@@ -7,14 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from core_jax import params as P
 from core_jax.engine.engine import Engine, Limits
 from core_jax.engine.request import Request, Sampling
+from core_jax.models import decoder
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     with E.quick_compiles():
         yield
+
+
+def test_bfloat16_weights_have_float32_pages_on_a_cpu():
+    """Rounded weights and activations, the same model: log probabilities of its own tokens by the plain loop."""
+    spec = decoder.spec(E.config(), "bfloat16")
+    half = jax.tree.map(lambda x, s: x.astype(s.dtype), E.params(), P.abstract(spec))
+    engine = Engine(E.config(), half, E.tokenizer(), limits=Limits(rows=1, page=16, length=E.LENGTH, chunk=16, horizon=4))
+    assert engine._kv.k.dtype == jnp.float32
+    done = engine.submit([Request(E.PROMPTS[0], Sampling(max_tokens=8, logprobs=True))])[0]
+    plain = jax.nn.log_softmax(E.logits((*E.PROMPTS[0], *done.tokens), tree=half))
+    places = np.arange(len(done.tokens)) + len(E.PROMPTS[0]) - 1
+    assert len(done.tokens) > 3
+    np.testing.assert_allclose(done.logprobs[:len(places)], plain[places, done.tokens], atol=0.25)
 
 
 class Deltas:

@@ -22,19 +22,7 @@ from core_jax.models import decoder
 from core_jax.packing import Example, pack
 from core_jax.train import AccumulatedStep, MetricsLog, TrainingStopped, new_state, warmup_cosine
 
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compiles(tmp_path_factory):
-    """No LLVM optimiser, and a program is compiled once for all tests: the same runs are begun again and again here."""
-    settings = {
-        "jax_disable_most_optimizations": True, "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
-    before = {name: jax.config.values[name] for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+pytestmark = pytest.mark.usefixtures("quick_compiles")
 
 
 def rows(folder) -> list[dict]:
@@ -121,7 +109,7 @@ def test_sharded_update_is_the_update(params, packed, update, data, tensor, rule
 
 
 def test_embedding_gradient_under_sharding_is_add_at(params):
-    """The scatter of a gather's gradient, which XLA has miscompiled under sharding (perf.md, fact 9)."""
+    """The scatter of a gather's gradient, which XLA has miscompiled under sharding."""
     config = lora.LoraConfig((), tables=("embed/token",))
     trained = {"lora": {}, "tables": {"embed/token": jnp.asarray(params["embed"]["token"])}}
     block = next(pack(C.examples(60, 5), 24).blocks(16))

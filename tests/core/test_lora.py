@@ -181,7 +181,7 @@ def test_rows_gradient_is_that_of_the_whole_table(params):
     assert float(jnp.abs(got[0]).max()) > 0.1 and float(jnp.abs(got[2]).max()) == 0  # 11 does not occur
 
 
-# ---- XLA:CPU and LoRA with B zero (stack.md, section 0) --------------------------------------------------------
+# ---- XLA:CPU and LoRA with B zero -----------------------------------------------------------------------------
 
 @pytest.mark.parametrize("width", [32, 384])
 def test_zero_start_gradients_are_those_of_float64(width):

@@ -1,4 +1,4 @@
-"""What can be cited: ids, order, the age line, duplicates of codes (evigen.md S2, traps 9 and the release's defects)."""
+"""What can be cited: ids, order, the age line, duplicates of codes (EviGen A.1.1, F.3)."""
 from __future__ import annotations
 
 import pytest

@@ -75,7 +75,7 @@ def test_what_differs_between_siblings():
 
 
 def test_golden_operations():
-    """stam.md 3.6: a Qwen3-4B prompt of 4,482 and of 1,876 tokens, and the reduction between them."""
+    """A Qwen3-4B prompt of 4,482 and of 1,876 tokens, and the reduction between them."""
     long, short = (cost.prefill_flops(presets.QWEN3_4B, n) for n in (4482, 1876))
     assert round(long / 1e12, 3) == 38.495 and round(short / 1e12, 3) == 14.671
     assert round(100 * (1 - short / long), 2) == 61.89

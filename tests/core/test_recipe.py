@@ -1,8 +1,11 @@
 """core_jax/recipe.py, examples.py, launch/run.py: the smoke recipes learn on the tiny base; rows are read strictly."""
+import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -86,6 +89,23 @@ def test_command(repository, tmp_path):
     assert not list(tmp_path.iterdir())
     bad = run("--set=train.lrr=1")
     assert bad.returncode == 2 and "did you mean 'lr'" in bad.stderr and "Traceback" not in bad.stderr
+
+
+def test_the_page_names_every_key_with_its_default(repository):
+    page = (repository / "docs/language_models.md").read_text(encoding="utf-8")
+    wanted = set()
+    for group, kind in typing.get_type_hints(recipe.Recipe).items():
+        for field in dataclasses.fields(kind):
+            wanted.add((f"{group}.{field.name}", "required" if field.default is dataclasses.MISSING else f"`{field.default!r}`"))
+    assert set(re.findall(r"^\| `(\w+\.\w+)` \| (required|`[^|]*`) \|", page, re.M)) == wanted
+
+
+def test_the_rows_of_the_page_are_read(repository, tmp_path, tiny, monkeypatch):
+    page = (repository / "docs/language_models.md").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in re.findall(r"^\{.*\}$", page, re.M)]
+    monkeypatch.setattr(tiny[1], "chat_template", "{% for m in messages %}{{ m.content }}|{% endfor %}")
+    got = read(tmp_path, tiny[1], rows, 128)
+    assert got.read == len(got.examples) == 3 and [int(e.weights.sum()) for e in got.examples] == [5, 10, 20]
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Chunks keep offsets; the tokenizer adapter keeps them too (evigen.md S2)."""
+"""Chunks keep offsets; the tokenizer adapter keeps them too."""
 from __future__ import annotations
 
 import json

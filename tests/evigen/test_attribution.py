@@ -1,4 +1,4 @@
-"""Integrated Gradients against a plain float64 reference, and its completeness (traps 17, 18, 19)."""
+"""Integrated Gradients against a plain float64 reference, and its completeness."""
 import functools
 
 import jax
@@ -118,7 +118,7 @@ def test_shared_chunk_is_one_chunk_and_closed_gates_give_nothing():
 
 
 def test_selection_and_gates_do_not_change_on_the_path():
-    """Holding them fixed is exact: the shrunk record selects the same rows (evigen.md fact 9)."""
+    """Holding them fixed is exact: the shrunk record selects the same rows."""
     config = CONFIGS["paper"]
     params, batch = make_params(config, "trained"), make_batch(16)
     out = select(params, batch, config)

@@ -8,6 +8,7 @@ import pytest
 from core_jax.packaged import has_smollm2
 from evigen_jax.cli import main
 
+pytestmark = pytest.mark.usefixtures("quick_compiles")
 SMALL = ["--quiet", "--set=encoder.name=hash:32", "--set=model.n_note=3", "--set=model.n_code=2", "--set=model.d_hidden=16",
          "--set=train.epochs=2", "--set=train.warmup_steps=5", "--set=cohort.planted_patients=80"]
 

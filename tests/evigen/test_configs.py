@@ -29,7 +29,7 @@ def test_paper_settings(name):
     assert (config.train.epochs, config.train.patience, config.train.batch_patients) == (20, 3, 16)
 
 
-def test_smoke_recipe_runs(tmp_path, capsys):
+def test_smoke_recipe_runs(tmp_path, capsys, quick_compiles):
     common = ["--quiet", "--config", str(FOLDER / "smoke.py")]
     data = ["--cohort", str(tmp_path / "c"), "--store", str(tmp_path / "s")]
     assert main(["cohort", "planted", "--out", str(tmp_path / "c"), "--set=cohort.planted_patients=60", *common]) == 0

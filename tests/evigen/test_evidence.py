@@ -1,4 +1,4 @@
-"""Evidence packs: provenance by key, ranking, totals that add up (S6; traps 19 and 20)."""
+"""Evidence packs: provenance by key, ranking, totals that add up."""
 import copy
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Sentences with exact offsets, and the template writer: verbatim, bounded, descriptive, deterministic (S7)."""
+"""Sentences with exact offsets, and the template writer: verbatim, bounded, descriptive, deterministic."""
 import json
 import re
 

@@ -1,4 +1,4 @@
-"""Losses: traps 11 and 21."""
+"""Losses (A.1.4, equation 4)."""
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Packed cohorts out of a store: order, means, and what is refused (traps 5 to 7)."""
+"""Packed cohorts out of a store: order, means, and what is refused."""
 import numpy as np
 import pytest
 

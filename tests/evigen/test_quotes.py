@@ -1,4 +1,4 @@
-"""verify_quote: the measured table of evigen.md row by row, the formula against brute force, offsets, gates and flags."""
+"""verify_quote: a table of measured cases row by row, the formula against brute force, offsets, gates and flags."""
 import random
 import unicodedata
 

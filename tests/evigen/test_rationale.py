@@ -1,4 +1,4 @@
-"""The rationale parser: JSON first, bracket sections accepted, nothing but ValueError (S7, Table 19)."""
+"""The rationale parser: JSON first, bracket sections accepted, nothing but ValueError (Table 19)."""
 import copy
 import json
 import time

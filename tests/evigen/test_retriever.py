@@ -1,4 +1,4 @@
-"""The evidence selector: traps 1 to 10 and 13 to 16 of the trap table, each by its property."""
+"""The evidence selector (3.2, A.1): gates, retrieval, experts and aggregation, each by its property."""
 import dataclasses
 import inspect
 from functools import partial
@@ -60,7 +60,7 @@ def host(out):
     return {k: np.asarray(v) for k, v in out.items()}
 
 
-# ---- gates: traps 1 to 5 ----------------------------------------------------------------------------------------
+# ---- gates -------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_straight_through_value_is_the_gate_bit_for_bit(dtype):
@@ -197,7 +197,7 @@ def test_without_gating_every_present_query_counts(params, b):
         np.testing.assert_allclose(total - terms["ce"], weight * (terms["diversity"] + terms["simplicity"]), atol=1e-6)
 
 
-# ---- retrieval: traps 7 to 10 -----------------------------------------------------------------------------------
+# ---- retrieval ---------------------------------------------------------------------------------------------------
 
 def test_top_k_by_dot_is_top_k_by_cosine(params, b):
     out = host(run(params, b))
@@ -288,7 +288,7 @@ def test_a_batch_of_the_same_shapes_compiles_nothing(params):
     assert len(traces) == 1
 
 
-# ---- parameters, experts, aggregation: traps 13 to 16 -------------------------------------------------------------
+# ---- parameters, experts, aggregation ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("n_note, n_code, d, h", [(4, 4, 32, 24), (1, 0, 8, 8), (6, 6, 16, 5)])
 def test_number_of_parameters(n_note, n_code, d, h):

@@ -1,4 +1,4 @@
-"""Training: traps 12, 21, 22, S5; a run that was killed equals one that was not, bit for bit."""
+"""Training (A.1.4): decay, early stopping, collapse; a run that was killed equals one that was not, bit for bit."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,6 +20,7 @@ from evigen_jax.packed import PackedCohort
 from evigen_jax.retriever import EviGenConfig
 from evigen_jax.train import TrainConfig, fit, fit_runs, load_run, predict
 
+pytestmark = pytest.mark.usefixtures("quick_compiles")
 D = 16
 MODEL = EviGenConfig(d=D, n_note=2, n_code=2, k=2, d_hidden=16)
 TRAIN = TrainConfig(lr=5e-3, warmup_steps=4, batch_patients=8, epochs=4, patience=4)

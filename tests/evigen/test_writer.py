@@ -8,7 +8,8 @@ import pack_cases
 import pytest
 from core_jax.engine.scripted import Scripted
 from core_jax.records import write_jsonl
-from evigen_jax import writer
+from evigen_jax import pipeline, writer
+from evigen_jax.cli import main
 from evigen_jax.config import GenerateConfig
 from evigen_jax.partial import Partial
 from evigen_jax.rationale import validate_rationale
@@ -135,6 +136,22 @@ def test_a_stopped_run_goes_on_and_asks_only_for_what_is_missing(tmp_path):
     assert [writer.messages(p) for p in moved] == [writer.messages(p) for p in packs]
     _, counts = writer.write(moved, backend, settings, out)
     assert counts["taken_over"] == 0, "another pack, another rationale, though its prompt is the same"
+
+
+def test_an_adapter_is_asked_named_and_told_apart(tmp_path, monkeypatch, capsys):
+    pack, out = pack_cases.pack(), tmp_path / "r.jsonl"
+    backend, loaded = Scripted(lambda request: json.dumps(answer(pack))), []
+    monkeypatch.setattr(pipeline, "load_backend", lambda name, **options: (loaded.append(options), backend)[1])
+    write_jsonl(tmp_path / "packs.jsonl", [pack])
+    words = ["generate", "--packs", str(tmp_path / "packs.jsonl"), "--out", str(out)]
+    assert main([*words, "--model", "m", "--set", "generate.adapter=runs/a/adapter"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["adapter"], said["written"]) == ("runs/a/adapter", 1)
+    assert loaded[0]["adapters"] == {"runs/a/adapter": "runs/a/adapter"} and backend.requests[0].adapter == "runs/a/adapter"
+    assert json.loads(out.read_text())["generator"]["model"] == "scripted with runs/a/adapter"
+    assert main([*words, "--model", "m"]) == 0  # the base alone is another writer
+    assert json.loads(capsys.readouterr().out)["taken_over"] == 0 and loaded[1]["adapters"] is None
+    assert main([*words, "--set", "generate.adapter=a"]) == 2 and "for the template writer" in capsys.readouterr().err
 
 
 def test_answers_that_the_backend_refused_are_asked_again(tmp_path):

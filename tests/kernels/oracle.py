@@ -31,7 +31,7 @@ def select_pool(q, x, offsets, k, temperature=1.0):
 
 
 def select_pool_grad(q, x, offsets, k, dc, temperature=1.0):
-    """dL/dq by equation 3 and the normalisation's Jacobian (evigen.md trap 10)."""
+    """dL/dq by equation 3 and the normalisation's Jacobian."""
     c, alpha, _, rows, valid = select_pool(q, x, offsets, k, temperature)
     q = q.astype(np.float64)
     dq = np.zeros_like(q)

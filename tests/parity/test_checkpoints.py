@@ -1,6 +1,7 @@
 """Checkpoints against transformers: our exports open there, and the real SmolLM2 file computes what torch computes."""
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import pathlib
@@ -9,9 +10,12 @@ import gguf
 import jax
 import numpy as np
 import pytest
+from chat_cases import write_tokenizer
 
 from core_jax import rope as R
+from core_jax.chat import render_chat
 from core_jax.ckpt import hf
+from core_jax.ckpt import model as checkpoint
 from core_jax.ckpt.gguf import open_gguf
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
@@ -35,8 +39,6 @@ def _logits(config, params, ids):
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("shard", [5 << 30, 9000])
 def test_transformers_opens_our_export_and_we_open_theirs(tied, shard, tmp_path):
-    import dataclasses
-
     from transformers import AutoModelForCausalLM
 
     config = dataclasses.replace(TINY, tie_embeddings=tied)
@@ -57,6 +59,23 @@ def test_transformers_opens_our_export_and_we_open_theirs(tied, shard, tmp_path)
     got = hf.read(tmp_path / "theirs", decoder.spec(config), sources, ignorable=decoder.IGNORABLE,
                   prefixes=decoder.PREFIXES, copies=copies)
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), y), got, params)
+
+
+def test_transformers_opens_a_whole_folder_of_ours(tmp_path):
+    """Tokenizer, chat template and stop tokens too, as launch/merge.py writes them."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    write_tokenizer(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 0]}')
+    tokenizer = Tokenizer.load(tmp_path)
+    config = dataclasses.replace(TINY, vocab_size=tokenizer.vocab_size)
+    checkpoint.write(tmp_path / "whole", config, random_weights(decoder.spec(config)), tokenizer)
+    model, theirs = (x.from_pretrained(tmp_path / "whole") for x in (AutoModelForCausalLM, AutoTokenizer))
+    assert model.generation_config.eos_token_id == [2, 0] and theirs.eos_token == "<|im_end|>"
+    text, chat = "Chest pain <|im_end|> naïve", [{"role": "user", "content": "Why?"}]
+    assert theirs(text)["input_ids"] == tokenizer.tokenize(text)
+    assert theirs.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == render_chat(
+        chat, tokenizer.chat_template)
 
 
 @pytest.fixture(scope="module")

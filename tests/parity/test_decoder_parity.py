@@ -1,4 +1,4 @@
-"""The decoder against transformers' torch models, both ways, for each family and rope variant (house.md)."""
+"""The decoder against transformers' torch models, both ways, for each family and rope variant."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The encoder against transformers' torch models, both ways: their weights here, our weights there (house.md)."""
+"""The encoder against transformers' torch models, both ways: their weights here, our weights there."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from core_jax import packaged
 from core_jax import rope as R
 from core_jax.ckpt import hf
 from core_jax.models import encoder, modernbert
@@ -213,11 +214,9 @@ def test_the_published_vocabulary_ends_texts_with_151643(tmp_path):
 
 @pytest.fixture(scope="module")
 def minilm():
-    from core_jax.embed import MINILM_PACKAGE, minilm_folder
-
-    if importlib.util.find_spec(MINILM_PACKAGE) is None:
+    if not packaged.has_minilm():
         pytest.skip("the MiniLM weights are not installed")
-    return minilm_folder()
+    return packaged.minilm_folder()
 
 
 def test_real_weights(minilm):

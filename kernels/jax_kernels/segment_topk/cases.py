@@ -1,7 +1,7 @@
 """Named shapes of retrieval, shared by tests, tuning and benchmarks.
 
-The real ones have the paper's widths; patient lengths are log-normal, as histories are, with the totals that perf.md
-measures. `small` ones run everywhere in milliseconds.
+The real ones have the paper's widths; patient lengths are log-normal, as histories are. `small` ones
+run everywhere in milliseconds.
 """
 from __future__ import annotations
 

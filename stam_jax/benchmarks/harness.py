@@ -1,0 +1,232 @@
+"""The one harness of all suites: memories are built once a writer, every arm serves one set of questions to one reader.
+
+    memory = build("rules", entries, writer, encoder, WriteConfig())
+    scores = evaluate(FromMemory(memory.states, memory.vectors, ReadConfig()), asks, vectors, reader)
+
+Texts are encoded once and entries extracted once, however many arms read them.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from core_jax.embed import Encoder
+from stam_jax.answer import Reader
+from stam_jax.baselines.serving import Arm, Place
+from stam_jax.config import WriteConfig
+from stam_jax.ingest import Report, header_of, ingest
+from stam_jax.memory import Entry
+from stam_jax.metrics import MemoryRow, clinical, squad, token_f1
+from stam_jax.packet import Packet
+from stam_jax.read import Vectors, snapshot
+from stam_jax.state import State
+from stam_jax.store import Store
+from stam_jax.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask, Writer
+
+
+class OnceEncoder:
+    """An encoder that encodes each text once."""
+
+    def __init__(self, encoder: Encoder):
+        self.encoder, self.id, self.dim, self.normalized = encoder, encoder.id, encoder.dim, encoder.normalized
+        self._known: dict[str, np.ndarray] = {}
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 [len(texts), dim]."""
+        new = [t for t in dict.fromkeys(texts) if t not in self._known]
+        if new:
+            self._known.update(zip(new, np.asarray(self.encoder.encode(new), np.float32)))
+        return np.stack([self._known[t] for t in texts]) if texts else np.empty((0, self.dim), np.float32)
+
+
+class OnceWriter:
+    """A writer that extracts from each entry once; its other answers are not kept."""
+
+    def __init__(self, writer: Writer):
+        self.writer, self.decider, self.hashes = writer, writer.decider, writer.hashes
+        self._known: dict[tuple[str, tuple], Extraction] = {}
+
+    def extract(self, entries: Sequence[Entry]) -> list[Extraction]:
+        keys = [(e.entry_key, e.chunks) for e in entries]
+        new = {k: e for k, e in zip(keys, entries) if k not in self._known}
+        if new:
+            self._known.update(zip(new, self.writer.extract(list(new.values()))))
+        return [self._known[k] for k in keys]
+
+    def link(self, tasks: Sequence[LinkTask]) -> list[LinkAnswer]:
+        return self.writer.link(tasks)
+
+    def update(self, tasks: Sequence[UpdateTask]) -> list[UpdateAnswer]:
+        return self.writer.update(tasks)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Memories:
+    """What one writer made of all patients. vectors: of each state's memories."""
+
+    name: str
+    states: Mapping[str, State]
+    vectors: Mapping[str, Vectors]
+    report: Report
+
+    def changed(self, name: str, change: Callable[[State], State]) -> Memories:
+        """The same memories moved by other rules; `change` keeps their mids."""
+        return dataclasses.replace(self, name=name, states={p: change(s) for p, s in self.states.items()})
+
+
+def build(name: str, entries: Iterable[Entry], writer: Writer, encoder: Encoder, config: WriteConfig, *,
+          wave: int = 256, updates: bool = False) -> Memories:
+    """Ingest into a store that is gone afterwards. updates: keep what the states were made of (`State.updates`).
+
+    Raises: ValueError: an entry was refused, which in a benchmark would be a silent loss.
+    """
+    with tempfile.TemporaryDirectory(prefix="stam-bench-") as folder:
+        with Store.open(folder, encoder=header_of(encoder)) as store:
+            report = ingest(store, entries, writer, encoder, config, wave=wave)
+            if report.refused:
+                raise ValueError(f"{name}: refused {dict(report.refused)}")
+            found = {p: snapshot(store, p) for p in store.patients()}
+            for state, _ in found.values() if updates else ():
+                state.updates()  # read while the store is there
+    return Memories(name, {p: s for p, (s, _) in found.items()}, {p: v for p, (_, v) in found.items()}, report)
+
+
+def memory_rows(state: State) -> list[MemoryRow]:
+    """Memories as the metrics see them; the session of an entry is its source id."""
+    out = []
+    for m in state.memories.values():
+        moved = state.standing(m.mid)
+        sessions = dict.fromkeys(state.entries[p.entry_key].source_id for p in m.provenance)
+        out.append(MemoryRow(m.mid, m.store, tuple(sessions), m.concept, m.attribute, m.value, m.unit, m.polarity,
+                             m.experiencer, None if moved is None else moved.reason,
+                             None if moved is None else moved.successor))
+    return out
+
+
+def relation_rows(state: State) -> list[tuple[str, str, str]]:
+    """(src, dst, type) of all relations."""
+    return sorted((r.src, r.dst, r.type) for r in state.relations.values())
+
+
+# ---- questions -----------------------------------------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """A question on one patient's whole record. answers: equally right.
+
+    evidence: what is needed for it, each as the places that say it (any of them will do); empty = nothing is.
+    """
+
+    ask_id: str
+    patient_id: str
+    type: str
+    text: str
+    answers: tuple[str, ...]
+    evidence: tuple[tuple[Place, ...], ...] = ()
+    history_needed: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Score:
+    """f1, f1_clinical: token F1 by both normalisers. right: 0 or 1. served: share of the evidence that was served, None
+    where the question needs none or the arm does not know places. words: of the packet."""
+
+    answer: str
+    f1: float
+    f1_clinical: float
+    right: int
+    served: float | None
+    words: int
+
+
+_DIGIT = re.compile(r"\d")
+_UNIT = re.compile(r"[a-z]+/[a-z]+|bpm|mmhg|kg")  # of a measurement, in the clinical normalisation
+_MORE = 6  # words that a right answer may have beyond the gold's
+
+
+def is_right(answer: str, answers: Sequence[str]) -> bool:
+    """Whether an answer says one of the gold answers: all its words (clinical normalisation), no number that the gold
+    has not, at most six words more. The unit of a measurement may be left out, as notes do; another one is wrong."""
+    said = clinical(answer).split()
+    for gold in answers:
+        words = clinical(gold).split()
+        units = {w for before, w in zip(words, words[1:]) if _UNIT.fullmatch(w) and _DIGIT.search(before)}
+        wanted, left = [w for w in words if w not in units], list(said)
+        for word in wanted:
+            if word in left:
+                left.remove(word)
+        other = any(_DIGIT.search(w) or _UNIT.fullmatch(w) and w not in units for w in left)
+        if len(said) - len(left) == len(wanted) and len(left) <= _MORE and not other:
+            return True
+    return False
+
+
+def evidence_served(packet: Packet, evidence: Sequence[Sequence[Place]]) -> float | None:
+    """Share of the evidence of which at least half of the words' span is cited by a served memory."""
+    if not evidence:
+        return None
+    cited: dict[str, list[tuple[int, int]]] = {}
+    for item in packet.items:
+        for p in item.memory.provenance:
+            cited.setdefault(p.entry_key, []).append((p.start, p.end))
+
+    def served(place: Place) -> bool:
+        key, start, end = place
+        return any(2 * (min(b, end) - max(a, start)) >= end - start for a, b in cited.get(key, ()))
+
+    return sum(any(served(p) for p in places) for places in evidence) / len(evidence)
+
+
+def serve(arm: Arm, asks: Sequence[Ask], vectors: Mapping[str, np.ndarray]) -> list[Packet]:
+    """One packet a question. vectors: of the questions' texts."""
+    return [arm.serve(a.patient_id, a.text, vectors[a.text]) for a in asks]
+
+
+def evaluate(packets: Sequence[Packet], asks: Sequence[Ask], reader: Reader, *, places: bool = True) -> list[Score]:
+    """places: whether the packets' memories stand in the asked entries; else `served` is None."""
+    answers = reader.answer([a.text for a in asks], packets)
+    out = []
+    for ask, packet, answer in zip(asks, packets, answers):
+        out.append(Score(answer.text, token_f1(answer.text, ask.answers, squad),
+                         token_f1(answer.text, ask.answers, clinical), int(is_right(answer.text, ask.answers)),
+                         evidence_served(packet, ask.evidence) if places else None, packet.words))
+    return out
+
+
+def matched(arms: Sequence[tuple[str, Arm]], asks: Sequence[Ask], vectors: Mapping[str, np.ndarray], words: float, *,
+            sample: int = 120) -> tuple[str, list[Packet]]:
+    """(setting, packets) of the arm whose median rendered context comes nearest to `words`; of equals the first.
+
+    sample: about so many of the questions, evenly spread, are served to choose.
+    Raises: ValueError: no arm.
+    """
+    if not arms:
+        raise ValueError("matched: got no arm, expected at least 1")
+    some = asks[::max(1, len(asks) // sample)]
+    gaps = [abs(median_words(serve(arm, some, vectors)) - words) for _, arm in arms]
+    setting, arm = arms[gaps.index(min(gaps))]
+    return setting, serve(arm, asks, vectors)
+
+
+def median_words(packets: Sequence[Packet]) -> float:
+    return float(np.median([p.words for p in packets]))
+
+
+def sha256_of(entries: Iterable[Entry]) -> str:
+    """Over the entries' keys, which are hashes of their contents, in order."""
+    digest = hashlib.sha256()
+    for e in entries:
+        digest.update(e.entry_key.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def once(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """`names` of each text found once."""
+    found = functools.cache(lambda text: tuple(names(text)))
+    return lambda text: list(found(text))

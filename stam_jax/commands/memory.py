@@ -1,0 +1,140 @@
+"""Commands that write a store, and those that look at one without a question."""
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from core_jax import settings
+from core_jax.embed import load_encoder
+from core_jax.records import RecordError
+from stam_jax import canonical, export, listing
+from stam_jax.commands.openers import bar, known, opened, say, writer_of
+from stam_jax.config import Config
+from stam_jax.page.page import write_index, write_page
+from stam_jax.store import Store
+
+
+def _read(args: argparse.Namespace) -> Iterator[Any]:
+    """The entries of --input."""
+    from stam_jax.readers import chat, locomo, memory_bench, neutral, planted, tables, text
+
+    return iter({"text": text, "chat": chat, "patients": neutral, "mimic_iv": tables, "memory_bench": memory_bench,
+                 "locomo": locomo, "planted": planted}[args.format].read(args.input))
+
+
+def ingest(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    from stam_jax import ingest as path
+
+    entries = _read(args)
+    first = list(itertools.islice(entries, 1))  # what cannot be read says so before a store is made
+    if not first:
+        raise RecordError("has no entries", file=args.input)
+    entries = itertools.chain(first, entries)
+    if args.patient is not None:
+        entries = (e for e in entries if getattr(e, "entry", e).patient_id == args.patient)
+    encoder, writer = load_encoder(config.encoder), writer_of(args, config)
+    refused: list[str] = []
+
+    def refuse(item: Any, why: str) -> None:
+        entry = getattr(item, "entry", item)
+        refused.append(f"{listing.clean(getattr(entry, 'patient_id', '?'))}, {listing.clean(getattr(entry, 'source_id', '?'))}: {why}")
+
+    with opened(args, encoder, shards=args.shards) as store, bar(args, "entry") as done:
+        report = path.ingest(store, entries, writer, encoder, config.write, wave=args.wave, progress=done.update, on_refused=refuse)
+    for line in refused[:20]:
+        print(f"refused: {line}", file=sys.stderr)
+    if len(refused) > 20:
+        print(f"refused: {len(refused) - 20} more", file=sys.stderr)
+    return report.to_dict() | {"store": args.store, "writer": args.writer, "settings": settings.to_dict(config)}
+
+
+def reprocess(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    from stam_jax import ingest as path
+
+    encoder = load_encoder(config.encoder)
+    with opened(args, encoder) as store:
+        state = known(store, args.patient)
+        if args.entry not in state.entries:
+            raise LookupError(f"--entry {args.entry!r}: the patient has no such entry")
+        return path.reprocess(store, args.patient, args.entry, writer_of(args, config), encoder, config.write).to_dict()
+
+
+def show(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        if args.patient is None:
+            if args.as_of_seq is not None or args.as_of_date is not None:
+                raise ValueError("--as-of-seq and --as-of-date look at one patient, name it by --patient")
+            rows = [{"patient_id": p, "version": s.version, "active": len(s.active()), "history": len(s.history())}
+                    for p in store.patients() for s in [store.state(p)]]
+            return rows if args.json else say(f"{listing.clean(r['patient_id'])}: version {r['version']}, {r['active']} hold, {r['history']} past"
+                                              for r in rows)
+        found = known(store, args.patient)
+    if args.as_of_date is not None:
+        view = found.as_of_date(args.as_of_date)
+        return canonical.to_dict(view) if args.json else say(listing.date_view(args.patient, view))
+    if args.as_of_seq is not None:
+        found = found.as_of_seq(args.as_of_seq)
+    return json.loads(found.canonical()) if args.json else say(listing.state(found))
+
+
+def diff(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        found = known(store, args.patient)
+        if not 0 <= args.from_ <= args.to <= found.version:
+            raise ValueError(f"--from {args.from_} --to {args.to}: expected 0 <= from <= to <= {found.version}")
+        say(listing.changes(found.updates()[args.from_:args.to], found))
+
+
+def why(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        found = known(store, args.patient)
+        say(listing.why(found.why(args.memory), found))
+
+
+def verify(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        if args.patient is not None:
+            known(store, args.patient)
+        patients = 1 if args.patient is not None else len(store.patients())
+        violations = store.verify(args.patient)
+    say(str(v) for v in violations)
+    say([f"{patients} patients checked, {len(violations)} violations"])
+    return 1 if violations else None
+
+
+def revert(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        known(store, args.patient)
+        version = store.revert(args.patient, args.seq, cascade=args.cascade)
+        say(listing.changes(store.state(args.patient).updates()[-1:], store.state(args.patient)))
+    return {"patient_id": args.patient, "version": version}
+
+
+def erase(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        found = known(store, args.patient)
+        gone = [found.memory(mid) for mid in args.memory] if args.memory else list(found.memories.values())
+        if not args.yes:
+            say([f"would erase {len(gone)} memories" + ("" if args.memory else f" and {len(found.entries)} entries, the whole patient") + ":"])
+            say(f"  {listing.summary(m)}" for m in gone)
+            raise ValueError("nothing was erased; add --yes to do it")
+        version = store.erase(args.patient, args.memory)
+    return {"patient_id": args.patient, "version": version, "erased": len(gone)}
+
+
+def timeline(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    with Store.open(args.store) as store:
+        if args.patient is not None:
+            return {"page": str(write_page(known(store, args.patient), args.out))}
+        return {"pages": len(store.patients()), "index": str(write_index(store, args.out))}
+
+
+def export_(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    with Store.open(args.store) as store:
+        found = known(store, args.patient)
+        export.write(found, args.out, args.form)
+    return {"patient_id": args.patient, "version": found.version, "out": args.out}

@@ -1,0 +1,89 @@
+"""Commands that make data or tables: planted timelines, training rows, benchmarks."""
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+from typing import Any
+
+from core_jax.embed import load_encoder
+from core_jax.records import write_jsonl
+from core_jax.synth.timelines import TimelineConfig, generate, write_timelines
+from stam_jax.commands.openers import bar, needed, reader_of, writer_of
+from stam_jax.config import Config
+
+
+def demo(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    from stam_jax import demo
+
+    if args.most < 1:
+        raise ValueError(f"--most {args.most}: expected at least 1")
+    with bar(args, "entry") as done:
+        return demo.run(args.out, args.input, args.most, load_encoder(config.encoder), config, done.update)
+
+
+def planted(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    timelines = list(generate(TimelineConfig(args.patients, args.seed, args.wording)))
+    os.makedirs(args.out, exist_ok=True)
+    write_timelines(os.path.join(args.out, "timelines.jsonl"), timelines)
+    asked = write_jsonl(os.path.join(args.out, "questions.jsonl"), (
+        {"patient_id": t.patient_id, "question": q.text} | {k: v for k, v in dataclasses.asdict(q).items() if k != "text"}
+        for t in timelines for q in t.questions))
+    return {"patients": len(timelines), "entries": sum(len(t.entries) for t in timelines), "questions": asked, "out": args.out}
+
+
+def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    from stam_jax import lessons
+
+    timelines = list(generate(TimelineConfig(args.patients, args.seed)))
+    if args.action == "write":
+        needed(args, "out")
+        return {"files": lessons.write(args.out, timelines, fold=args.fold, most=args.most), "out": args.out}
+    return {"writer": args.writer} | lessons.score(writer_of(args, config), lessons.split(timelines, fold=args.fold)["test"], most=args.most)
+
+
+SUITES = ("planted", "cascade", "mimic_qa", "ehrsql")
+
+
+def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    """Every suite, or those named; what lacks its data is named and left out, unless it was asked for."""
+    from stam_jax.benchmarks import cascade, planted, table_suites
+    from stam_jax.benchmarks.harness import OnceEncoder
+    from stam_jax.benchmarks.tables import write
+
+    asked = SUITES if args.suite == "all" else tuple(args.suite.split(","))
+    if unknown := [name for name in asked if name not in SUITES]:
+        raise ValueError(f"--suite {unknown[0]!r}: expected all or some of {', '.join(SUITES)}")
+    data = args.data or os.environ.get("EHR_DATA_DIR") or ""
+    needs = {"mimic_qa": os.path.join(data, "mimic_iv_demo"), "ehrsql": os.path.join(data, "ehrsql2024", "train_reproducible.json")}
+    needs = {name: [path, needs["mimic_qa"]] for name, path in needs.items()}
+    missing = {name: next(p for p in needs[name] if not os.path.exists(p)) for name in asked
+               if name in needs and not all(map(os.path.exists, needs[name]))}
+    if missing and args.suite != "all":
+        raise ValueError(f"--suite {next(iter(missing))}: no {next(iter(missing.values()))}; name its folder with --data or EHR_DATA_DIR")
+    for name, path in missing.items():
+        print(f"{name}: left out, no {path}", file=sys.stderr)
+    writer, reader = writer_of(args, config), reader_of(args.reader)
+    encoder, begun, told, made = None, time.perf_counter(), None, {}
+
+    def tell(what: str) -> None:
+        if not args.quiet:
+            print(f"{time.perf_counter() - begun:7.1f} s  {name}: {what}", file=sys.stderr, flush=True)
+
+    for name in asked:
+        if name in missing:
+            continue
+        if name in ("planted", "cascade"):
+            encoder = encoder or OnceEncoder(load_encoder(config.encoder))
+            report = {"planted": planted, "cascade": cascade}[name].run(
+                writer, encoder, reader, patients=args.patients, seed=args.seed, wording=args.wording, progress=tell)
+        else:
+            folder, questions = needs["ehrsql"][1], needs["ehrsql"][0]
+            told = told or table_suites.tell(folder, writer, load_encoder(args.table_encoder), progress=tell)
+            report = (table_suites.mimic_qa_report(folder, told, reader, config=config.read, seed=args.seed, progress=tell)
+                      if name == "mimic_qa" else table_suites.ehrsql_report(questions, told))
+        made[name] = str(write(report, args.out)[1])
+        tell(f"written to {made[name]}")
+    return {"tables": made, "left_out": missing, "seconds": round(time.perf_counter() - begun, 1)}

@@ -1,0 +1,44 @@
+"""Commands that keep running: the HTTP service and the MCP face."""
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core_jax.embed import load_encoder
+from stam_jax.commands.openers import opened, reader_of, writer_of
+from stam_jax.config import Config
+from stam_jax.service import Service
+
+
+@contextmanager
+def _service(args: argparse.Namespace, config: Config, **access) -> Iterator[Service]:
+    encoder = load_encoder(config.encoder)
+    writer, reader = writer_of(args, config), reader_of(args.reader)
+    with opened(args, encoder) as store:
+        yield Service(store, encoder, writer=writer, reader=reader, config=config, **access)
+
+
+def serve(args: argparse.Namespace, config: Config) -> None:
+    try:
+        from stam_jax.serve import bind
+        from stam_jax.serve import serve as answering
+    except ModuleNotFoundError as e:
+        raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[serve]'") from None
+    key = None
+    if args.key_env is not None and not (key := os.environ.get(args.key_env)):
+        raise ValueError(f"--key-env {args.key_env}: this environment variable is not set")
+    listener = bind(args.host, args.port, key)
+    with _service(args, config, listing=args.patient_list) as service:
+        answering(service, listener, key=key, agents=args.agents)
+
+
+def mcp(args: argparse.Namespace, config: Config) -> None:
+    """stdout belongs to the protocol."""
+    try:
+        from stam_jax.mcp_face import face
+    except ModuleNotFoundError as e:
+        raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[mcp]'") from None
+    with _service(args, config, patient_id=args.patient) as service:
+        face(service).run("stdio")

@@ -1,0 +1,24 @@
+"""A service over a small store, without a model: lines of `writer_cases.SlotWriter`, hashed vectors, slot answers."""
+from __future__ import annotations
+
+import os
+
+from writer_cases import SlotWriter
+
+from core_jax.embed import load_encoder
+from stam_jax.answer import ExtractiveReader
+from stam_jax.ingest import header_of
+from stam_jax.service import Service
+from stam_jax.store import Store
+
+CONCEPTS = ("metformin", "lisinopril", "warfarin", "penicillin", "inr")
+
+
+def names(text: str) -> list[str]:
+    return [c for c in CONCEPTS if c in text.lower()]
+
+
+def service(path: str | os.PathLike, **options) -> Service:
+    encoder = load_encoder("hash:32")
+    store = Store.open(path, encoder=header_of(encoder), check=True)
+    return Service(store, encoder, writer=SlotWriter(), reader=ExtractiveReader(names), **options)
