@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from typing import Any
 
@@ -80,3 +81,8 @@ class Header:
     def matrix(self, blobs: list[bytes]) -> np.ndarray:
         """Stored rows -> [n, dim] float32."""
         return np.frombuffer(b"".join(blobs), self.stored).reshape(len(blobs), self.dim).astype(np.float32)
+
+
+def seal(patient_id: str, mid: str, blob: bytes) -> str:
+    """sha256 that stands beside a stored row: of whose it is and of its bytes, in hexadecimal."""
+    return hashlib.sha256(canonical.dumps([patient_id, mid]).encode("utf-8") + blob).hexdigest()

@@ -225,6 +225,8 @@ class _Run:
         if not places:
             return np.empty((0, self.encoder.dim), np.float32)
         rows = np.asarray(self.encoder.encode(list(places)), np.float32)
+        if rows.shape != (expected := (len(places), self.encoder.dim)) or not np.isfinite(rows).all():
+            raise ValueError(f"encoder: got {list(rows.shape)} numbers, expected {list(expected)}, all of them finite")
         return rows.astype(self.store.header.stored).astype(np.float32)[which]
 
     # ---- W4 to W9: against states -----------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class _Run:
                     del waiting[patient_id]
             try:
                 with self.report.timed("commit"):
-                    self.store.commit(commits.values())
+                    self.store.commit(commits.values(), fresh=True)
             except StaleVersion as e:
                 self.report.retried += len(e.patients)
                 open_ = {p: waiting[p] for p in e.patients}

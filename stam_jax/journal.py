@@ -81,10 +81,26 @@ def faults(patient_id: str, records: Iterable[Record]) -> list[str]:
                 out.append(f"{at}: the body is not in canonical form")
             if _hash(row.prev_hash, row.seq, body) != row.hash:
                 out.append(f"{at}: the body does not have the hash of the record")
-        except (ValueError, TypeError, AttributeError) as e:
+        except (ValueError, LookupError, TypeError, AttributeError) as e:
             out.append(f"{at}: the body cannot be read: {e}")
         prev = row.hash
     return out
+
+
+def bare(records: Iterable[Record]) -> list[str]:
+    """Entries and memories without a content that no later record deleted: the chain holds without it as well.
+
+    Raises: ValueError, LookupError, TypeError, AttributeError: a body that cannot be read.
+    """
+    found: dict[str, None] = {}
+    for row in records:
+        body = json.loads(row.body)
+        gone = [*(r["entry_key"] for r in body.get("redactions", ())), *(mid for mid, _ in body.get("tombstones", ()))]
+        for name in gone:
+            found.pop(name, None)
+        for leaf in (leaf for name in _CONTENTS for leaf in body.get(name, ()) if "content" not in leaf):
+            found[leaf.get("entry_key") or leaf["mid"]] = None
+    return list(found)
 
 
 def contents(records: Iterable[Record], mids: Collection[str]) -> dict[str, str]:

@@ -51,6 +51,27 @@ def state(shard: Shard, patient_id: str, version: int, load: Callable[[int], lis
         tombstones, load, table=table)
 
 
+def faults(shard: Shard, state: State) -> list[str]:
+    """Which rows of a patient are not those that its updates write, key columns and places included."""
+    pid, updates = state.patient_id, state.updates()
+    expected: dict[str, set[tuple]] = {
+        "entry": {(e.entry_key, u.seq, i, _encoded(state.entries[e.entry_key]))
+                  for u in updates for i, e in enumerate(u.entries) if e.entry_key in state.entries},
+        "memory": {(m.mid, u.seq, i, state.places[m.mid], _encoded(state.memories.get(m.mid) or state.tombstones[m.mid]))
+                   for u in updates for i, m in enumerate(u.memories) if m.mid in state.places},
+        "relation": {(r.rid, r.update_seq, r.src, r.dst, r.type, _encoded(r)) for r in state.relations.values()},
+        "transition": {(u.seq, i, t.mid, _encoded(t)) for u in updates for i, t in enumerate(u.transitions)},
+    }
+    columns = {"entry": "entry_key, seq, position, body", "memory": "mid, seq, position, store, body",
+               "relation": "rid, seq, src, dst, type, body", "transition": "seq, position, mid, body"}
+    out = []
+    for table, rows in expected.items():
+        found = shard.rows(f"SELECT {columns[table]} FROM {table} WHERE patient_id = ?", pid)
+        if len(odd := rows.symmetric_difference(found)) or len(found) != len(rows):
+            out.append(f"{len(odd) or 1} rows of {table} differ from what the journal makes")
+    return out
+
+
 def write(shard: Shard, before: State, after: State, update: Update) -> None:
     """Bring the rows of what changed from `before` to `after` up to date."""
     pid = after.patient_id

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 SCHEMA = "stam-store/2"
-_TABLES = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS patient (
   patient_id TEXT PRIMARY KEY, version INTEGER NOT NULL, head TEXT NOT NULL) WITHOUT ROWID;
@@ -123,7 +123,7 @@ class Shard:
         with self._errors():
             self.connection.execute("PRAGMA journal_mode = WAL")
         with self.transaction(write=True):
-            for statement in _TABLES.split(";"):
+            for statement in TABLES.split(";"):
                 self.connection.execute(statement)
             self.write("INSERT OR IGNORE INTO meta VALUES (?, ?)", meta.items())
 

@@ -16,12 +16,13 @@ import datetime as dt
 import os
 import re
 import threading
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from stam_jax import canonical, journal, redaction, rows, undo, verify
-from stam_jax.header import Header
+from stam_jax.header import Header, seal
 from stam_jax.invariants import Violation
 from stam_jax.journal import Record
 from stam_jax.relations import DEFAULT, RelationTable
@@ -68,7 +69,8 @@ class Store:
     def __init__(self, path: str, shards: int, table: RelationTable, timeout: float, check: bool):
         self.path, self.shards, self.table = path, shards, table
         self._timeout, self._check = timeout, check
-        self._local, self._all, self._lock = threading.local(), [], threading.Lock()
+        self._local, self._lock = threading.local(), threading.Lock()
+        self._all: list[tuple[threading.Thread, Shard]] = []
         self._states: collections.OrderedDict[str, State] = collections.OrderedDict()
 
     @classmethod
@@ -84,9 +86,9 @@ class Store:
             check: check every invariant before every commit (slow; for tests and for finding faults).
 
         Raises: StoreError: none there and no encoder given, another encoder, dimension, text template, relation table
-            or number of shards, a shard that is missing or is no such file; StoreBusy.
+            or number of shards, a shard that is missing, is no such file or is another store's; StoreBusy.
         """
-        path = os.fspath(path)
+        path = os.path.abspath(os.fspath(path))
         canonical.integer(shards, "shards", 1, optional=True)
         found = _shards(path)
         if not found and encoder is None:
@@ -103,36 +105,52 @@ class Store:
         return store
 
     def _prepare(self, encoder: Header | None) -> None:
-        meta = {}
-        for i in range(self.shards):
-            here = os.path.isfile(os.path.join(self.path, _file(i, self.shards)))
-            meta[i] = self._shard(i).meta() if here else {}
         table = canonical.dumps([canonical.to_dict(t) for t in self.table.types])
-        if unmade := [i for i, m in meta.items() if not m]:
-            used = any(m and self._shard(i).rows("SELECT 1 FROM patient LIMIT 1") for i, m in meta.items())
-            if used or encoder is None:
-                raise StoreError(f"{self.path}: {_file(unmade[0], self.shards)} is missing or empty")
-            os.makedirs(self.path, exist_ok=True)
-            for i in unmade:
-                self._shard(i).create({"schema": SCHEMA, "shard": f"{i}/{self.shards}", "encoder": encoder.to_json(),
-                                       "relations": table})
-                meta[i] = self._shard(i).meta()
-            _shards(self.path)  # nobody made it with another number meanwhile
-        for i, m in meta.items():
+        meta = self._metas()
+        if not all("made" in m for m in meta):
+            missing = [i for i, m in enumerate(self._metas()) if not m]  # read again: its making may just have ended
+            if missing and (encoder is None or any("made" in m for m in meta)):
+                raise StoreError(f"{self.path}: {_file(missing[0], self.shards)} is missing or empty")
+            if encoder is not None:
+                self._make({"encoder": encoder.to_json(), "relations": table})
+            meta = self._metas()
+        for i, m in enumerate(meta):
             at = f"{self.path}: {_file(i, self.shards)}"
             for name, expected in (("schema", SCHEMA), ("shard", f"{i}/{self.shards}"), ("relations", table),
-                                   ("encoder", m["encoder"] if encoder is None else encoder.to_json())):
-                if m[name] != expected:
-                    raise StoreError(f"{at}: {name}: the store has {m[name]}, expected {expected}")
-        self.header = Header.from_json(meta[0]["encoder"])
+                                   ("encoder", meta[0].get("encoder") if encoder is None else encoder.to_json()),
+                                   ("store", meta[0].get("store"))):
+                if expected is None or m.get(name) != expected:
+                    raise StoreError(f"{at}: {name}: the store has {m.get(name)}, expected {expected or 'one'}")
+        try:
+            self.header = Header.from_json(meta[0]["encoder"])
+        except ValueError as e:
+            raise StoreError(f"{self.path}: {_file(0, self.shards)}: encoder: {e}") from None
         if encoder is not None and self.compaction_due:  # a process was killed between an erasure and its compaction,
             with contextlib.suppress(StoreBusy):  # or is about to compact
                 self.compact()
 
+    def _metas(self) -> list[dict[str, str]]:
+        """The header of each shard; an empty one where it is not there."""
+        here = [os.path.isfile(os.path.join(self.path, _file(i, self.shards))) for i in range(self.shards)]
+        return [self._shard(i).meta() if found else {} for i, found in enumerate(here)]
+
+    def _make(self, header: dict[str, str]) -> None:
+        """Make what is not there. The first shard names the store; "made" says that all of them were there, so that one
+        that is lost later is missed even if no other one has a patient."""
+        os.makedirs(self.path, exist_ok=True)
+        name = uuid.uuid4().hex
+        for i in range(self.shards):
+            shard = self._shard(i, make=True)
+            shard.create({"schema": SCHEMA, "shard": f"{i}/{self.shards}", "store": name} | header)
+            name = shard.meta().get("store", name)
+        _shards(self.path)  # nobody made it with another number meanwhile
+        for i in range(self.shards):
+            self._shard(i).write("INSERT OR IGNORE INTO meta VALUES (?, ?)", [("made", "1")])
+
     def close(self) -> None:
         """Close every thread's connections."""
         with self._lock:
-            for shard in self._all:
+            for _, shard in self._all:
                 shard.close()
             self._all.clear()
             self._local = threading.local()
@@ -143,13 +161,16 @@ class Store:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _shard(self, index: int) -> Shard:
+    def _shard(self, index: int, *, make: bool = False) -> Shard:
         mine = self._local.__dict__.setdefault("shards", {})
         if index not in mine:
-            os.makedirs(self.path, exist_ok=True)
-            mine[index] = Shard(os.path.join(self.path, _file(index, self.shards)), self._timeout)
+            mine[index] = Shard(os.path.join(self.path, _file(index, self.shards)), self._timeout, make=make)
             with self._lock:
-                self._all.append(mine[index])
+                for thread, shard in self._all:
+                    if not thread.is_alive():
+                        shard.close()
+                self._all = [(t, s) for t, s in self._all if t.is_alive()]
+                self._all.append((threading.current_thread(), mine[index]))
         return mine[index]
 
     def _of(self, patient_id: str) -> Shard:
@@ -207,15 +228,18 @@ class Store:
 
     # ---- writing ----------------------------------------------------------------------------------------------
 
-    def commit(self, commits: Iterable[Commit]) -> dict[str, int]:
+    def commit(self, commits: Iterable[Commit], *, fresh: bool = False) -> dict[str, int]:
         """Write one wave: each patient's commit as one update, all of a shard's in one transaction.
 
         A commit whose entries are all known already changes nothing. A wave over several shards is one transaction on
         each: they all wait until every check has passed.
 
+        Args:
+            fresh: a commit whose entries are known is stale as well, so that what returns was written by this call.
+
         Returns: patient id -> version.
         Raises: StaleVersion, IllegalTransition, StateError, RecordError, InvariantError, StoreBusy: nothing was
-            written.
+            written. StoreError: the disk failed; of a wave over several shards, some may be written.
         """
         commits = list(commits)
         if len({c.patient_id for c in commits}) != len(commits):
@@ -227,12 +251,12 @@ class Store:
                 before = self._state(self._of(c.patient_id), c.patient_id)
                 versions[c.patient_id] = before.version
                 known = [e.entry_key for e in c.entries if e.entry_key in before.entries]
-                if known and len(known) == len(c.entries):
+                if known and len(known) == len(c.entries) and not fresh:
                     continue
-                if known:
+                if known and not fresh:
                     raise StoreError(f"patient {c.patient_id!r}: entry {known[0]} was committed before, others "
                                      "were not")
-                if before.version != c.expected_version:
+                if known or before.version != c.expected_version:
                     stale[c.patient_id] = c.expected_version, before.version
                 elif not stale:
                     after = self._write(before, Update.of(c), vectors[c.patient_id])
@@ -321,16 +345,17 @@ class Store:
         shard.write("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)",
                     [(pid, row.seq, row.prev_hash, row.hash, row.body, row.recorded_at)])
         rows.write(shard, before, after, update)
-        shard.write("INSERT INTO embedding VALUES (?, ?, ?)", [(pid, mid, v) for mid, v in vectors.items()])
+        shard.write("INSERT INTO embedding VALUES (?, ?, ?, ?)",
+                    [(pid, mid, v, seal(pid, mid, v)) for mid, v in vectors.items()])
         if past:
-            self._redact(shard, past, update, whole)
+            self._redact(shard, past, update, row.hash, whole)
         if self._check:
             embedded = [mid for (mid,) in shard.rows("SELECT mid FROM embedding WHERE patient_id = ?", pid)]
             if found := after.check(embedded):
                 raise InvariantError(found)
         return after
 
-    def _redact(self, shard: Shard, past: list[Record], update: Update, whole: bool) -> None:
+    def _redact(self, shard: Shard, past: list[Record], update: Update, head: str, whole: bool) -> None:
         pid, mids = update.patient_id, {mid for mid, _ in update.tombstones}
         plan = {r.entry_key: r for r in update.redactions}
         for row in past:
@@ -341,7 +366,7 @@ class Store:
                 shard.write("UPDATE journal SET body = ? WHERE patient_id = ? AND seq = ?",
                             [(changed.body, pid, row.seq)])
         shard.write("DELETE FROM embedding WHERE patient_id = ? AND mid = ?", [(pid, mid) for mid in mids])
-        shard.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("compaction_due", "1")])
+        shard.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("compaction_due", head)])
 
     # ---- checking ---------------------------------------------------------------------------------------------
 
@@ -350,12 +375,18 @@ class Store:
         out: list[Violation] = []
         for i in range(self.shards):
             shard = self._shard(i)
-            with shard.transaction(write=False):
-                if patient_id is None:
-                    out += verify.file(shard)
-                for (pid,) in shard.rows("SELECT patient_id FROM patient ORDER BY patient_id"):
-                    if patient_id in (None, pid):
-                        out += verify.patient(shard, (i, self.shards), pid, self.header, self.table, self._loader(pid))
+            try:
+                with shard.transaction(write=False):
+                    if patient_id is None:
+                        out += verify.file(shard)
+                    for (pid,) in shard.rows("SELECT patient_id FROM patient ORDER BY patient_id"):
+                        if patient_id in (None, pid):
+                            out += verify.patient(shard, (i, self.shards), pid, self.header, self.table,
+                                                  self._loader(pid))
+            except StoreBusy:
+                raise
+            except StoreError as e:  # a page that cannot be read; other shards may still be whole
+                out.append(Violation("I11", patient_id or "", str(e)))
         return out
 
 

@@ -24,8 +24,10 @@ def update(task: UpdateTask) -> UpdateAnswer:
                     placed = placed or Placement(n, kind, c)
                 elif kind is not None:
                     verdicts.setdefault(c, Verdict(c, kind, n))
-            elif _falls(new, affected, task):
+            elif _falls(old, new, affected, task):
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
+            elif later(old.clinical_time, new.clinical_time) == "yes" and _falls(new, old, affected, task):
+                placed = placed or Placement(n, "PRIOR", c)  # the stop was told first
         if placed is not None:
             placements.append(placed)
     return UpdateAnswer(tuple(placements), tuple(verdicts[c] for c in sorted(verdicts)))
@@ -61,25 +63,24 @@ def _retracts(new: Memory) -> bool:
     return new.attribute == "status" and cues.RETRACTED.search(new.text.lower()) is not None
 
 
-def _falls(new: Memory, affected: Affected, task: UpdateTask) -> bool:
+def _falls(plan: Memory, stop: Memory, affected: Affected, task: UpdateTask) -> bool:
     """A monitoring plan ends with the drug that it watches, unless another drug of the record calls for it."""
-    plan = affected.memory
     if not (
-        new.attribute == "dose"
-        and new.polarity == "NEGATED"
-        and new.experiencer == "PATIENT"
+        stop.attribute == "dose"
+        and stop.polarity == "NEGATED"
+        and stop.experiencer == "PATIENT"
         and plan.attribute == "plan"
         and plan.polarity == "AFFIRMED"
         and plan.value is not None
     ):
         return False
-    if later(plan.clinical_time, new.clinical_time) == "yes":
+    if later(plan.clinical_time, stop.clinical_time) == "yes":
         return False
     drugs = {m.concept for m in mentions(plan.text) if m.kind == "drug"}
     if drugs:
-        return drugs == {new.concept}
-    if not _watches(plan, new.concept):
-        mids = {a.memory.mid for a in task.candidates if a.memory.slot == new.slot} | {new.mid}
+        return drugs == {stop.concept}
+    if not _watches(plan, stop.concept):
+        mids = {a.memory.mid for a in task.candidates if a.memory.slot == stop.slot} | {stop.mid}
         if not any(r.type == "monitoring_for" and r.src == plan.mid and r.dst in mids for r in affected.path):
             return False
     others = [a.memory for a in task.candidates] + list(task.news)
@@ -87,7 +88,7 @@ def _falls(new: Memory, affected: Affected, task: UpdateTask) -> bool:
         m.attribute == "dose"
         and m.polarity == "AFFIRMED"
         and m.store == "ACTIVE"
-        and m.concept != new.concept
+        and m.concept != stop.concept
         and m.experiencer == "PATIENT"
         and _watches(plan, m.concept)
         for m in others

@@ -137,3 +137,21 @@ def test_names():
     assert names("Why was Lasix stopped, and how is the CHF?") == ["furosemide", "heart failure"]
     assert names("What is her A1c?") == ["hba1c", "hba1c monitoring"]
     assert names("") == []
+
+
+def test_a_plan_that_is_told_after_its_drugs_stop_does_not_hold(tmp_path):
+    """The order of arrival does not matter: the older plan of a drug that was stopped since is past at once."""
+    from core_jax.embed import HashEncoder
+    from stam_jax.ingest import header_of, ingest
+    from stam_jax.memory import Entry
+    from stam_jax.rules import RulesWriter
+    from stam_jax.store import Store
+
+    texts = [("2020-01-05", "Warfarin 5 mg daily was started for atrial fibrillation."), ("2020-02-01", "Check INR every 2 weeks."),
+             ("2020-06-01", "Warfarin was stopped.")]
+    encoder, held = HashEncoder(64), []
+    for n, order in enumerate(((0, 1, 2), (2, 1, 0), (0, 2, 1))):
+        with Store.open(tmp_path / str(n), encoder=header_of(encoder)) as store:
+            ingest(store, [Entry.of("P", str(i), "clinic", texts[i][1], date=texts[i][0]) for i in order], RulesWriter(), encoder)
+            held.append({(m.slot, m.polarity) for m in store.state("P").active() if m.attribute in ("dose", "plan")})
+    assert held == [{(("warfarin", "dose"), "NEGATED")}] * 3

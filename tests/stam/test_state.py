@@ -351,7 +351,7 @@ def _broken(name, state):
         state.entries["e2"] = force(e2, entry_key="e2")
         state.entry_seq["e2"] = 2
     elif name == "I13":
-        state._updates[0] = dataclasses.replace(state._updates[0], redactions=(Redaction(E1.entry_key, "0" * 64),))
+        state._log[0][0] = dataclasses.replace(state._log[0][0], redactions=(Redaction(E1.entry_key, "0" * 64),))
     elif name == "I14":
         t = canonical.replaced(delete("m", 0.9, 0.5, "c1"), mid=NEW.mid, from_="ACTIVE", update_seq=2)
         state.transitions[NEW.mid], state.places[NEW.mid] = (t,), "DELETED"
