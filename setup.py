@@ -14,6 +14,7 @@ INSTALL = [
     "grain>=0.2.18,<0.3",
     "rapidfuzz>=3.9",
     "numpy>=2.1,<3",
+    "scipy>=1.13",
     "tensorstore>=0.1.84",
     "pyarrow>=17",
     "simple-icd-10-cm>=1.5,<3",
@@ -31,6 +32,7 @@ EXTRAS = {
     "serve": ["starlette>=1,<2", "uvicorn>=0.40", "prometheus-client>=0.21"],
     "api": ["openai>=2,<4"],
     "mcp": ["mcp>=1.10,<2"],
+    "mem0": ["mem0ai>=2.2,<3"],
     "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "peft>=0.18", "bitsandbytes>=0.48", "scikit-learn>=1.6"],
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6", "jsonschema>=4.20"],
 }

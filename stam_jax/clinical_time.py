@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import dataclasses
 import datetime as dt
+import functools
 import re
 from collections.abc import Callable
 from typing import Literal
@@ -28,16 +29,24 @@ def bounds(date: str, field: str = "date") -> tuple[dt.date, dt.date]:
     Raises: RecordError naming `field`.
     """
     try:
-        if not isinstance(date, str) or not re.fullmatch(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9:]{8})?)?)?", date):
+        if not isinstance(date, str):
             raise ValueError
-        year, month, day = (int(p) if p else 0 for p in (date[:4], date[5:7], date[8:10]))
-        if len(date) >= 10:
-            return (exact := dt.date(year, month, day)), exact
-        if len(date) == 7:
-            return dt.date(year, month, 1), dt.date(year, month, calendar.monthrange(year, month)[1])
-        return dt.date(year, 1, 1), dt.date(year, 12, 31)
+        return _bounds(date)
     except ValueError:
         raise RecordError(f"got {date!r:.80}, expected YYYY, YYYY-MM or YYYY-MM-DD", field=field) from None
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _bounds(date: str) -> tuple[dt.date, dt.date]:
+    """Raises: ValueError."""
+    if not re.fullmatch(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9:]{8})?)?)?", date):
+        raise ValueError
+    year, month, day = (int(p) if p else 0 for p in (date[:4], date[5:7], date[8:10]))
+    if len(date) >= 10:
+        return (exact := dt.date(year, month, day)), exact
+    if len(date) == 7:
+        return dt.date(year, month, 1), dt.date(year, month, calendar.monthrange(year, month)[1])
+    return dt.date(year, 1, 1), dt.date(year, 12, 31)
 
 
 def entry_date(value: str | None, field: str = "date") -> str | None:

@@ -2,17 +2,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from core_jax.embed import load_encoder
+from core_jax.embed import Encoder, load_encoder
 from core_jax.records import write_jsonl
 from core_jax.synth.timelines import TimelineConfig, generate, write_timelines
 from stam_jax.commands.openers import bar, needed, reader_of, writer_of
 from stam_jax.config import Config
+from stam_jax.writer import Writer
 
 
 def demo(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -47,6 +51,28 @@ def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 SUITES = ("planted", "cascade", "mimic_qa", "ehrsql")
 
 
+@contextlib.contextmanager
+def _system(name: str | None, writer: Writer, encoder: Encoder) -> Iterator[Any]:
+    """The memory system that --system names, with the writer and the encoder as its models; None for none.
+
+    Raises: ValueError: its package is not installed.
+    """
+    if name is None:
+        yield None
+        return
+    try:
+        from stam_jax.baselines import endpoint, external
+
+        with endpoint.serving(writer, encoder) as url, tempfile.TemporaryDirectory() as folder:
+            system = external.Mem0(url, folder, model=endpoint.NAME, embedding_model="encoder", dim=encoder.dim)
+            try:
+                yield system
+            finally:
+                system.close()
+    except ModuleNotFoundError as e:
+        raise ValueError(f"--system {name}: {e.name} is not installed: pip install 'evigen-stam-jax[serve,mem0]'") from None
+
+
 def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     """Every suite, or those named; what lacks its data is named and left out, unless it was asked for."""
     from stam_jax.benchmarks import cascade, planted, table_suites
@@ -77,8 +103,12 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
             continue
         if name in ("planted", "cascade"):
             encoder = encoder or OnceEncoder(load_encoder(config.encoder))
-            report = {"planted": planted, "cascade": cascade}[name].run(
-                writer, encoder, reader, patients=args.patients, seed=args.seed, wording=args.wording, progress=tell)
+            how = {"seed": args.seed, "wording": args.wording, "progress": tell}
+            if name == "planted":
+                with _system(args.system, writer, encoder) as system:
+                    report = planted.run(writer, encoder, reader, patients=args.patients, system=system, **how)
+            else:
+                report = cascade.run(writer, encoder, reader, patients=max(1, args.patients // 3), **how)
         else:
             folder, questions = needs["ehrsql"][1], needs["ehrsql"][0]
             told = told or table_suites.tell(folder, writer, load_encoder(args.table_encoder), progress=tell)

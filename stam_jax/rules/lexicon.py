@@ -6,6 +6,7 @@ Time is linear in the text: one pass over its words, at each a look-up of the fi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -131,6 +132,12 @@ def mentions(text: str) -> list[Mention]:
     out = _widened(out, words, text)
     out += _built(words, taken, text)
     return sorted(out, key=lambda m: (m.start, KINDS.index(m.kind)))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def named(text: str) -> tuple[Mention, ...]:
+    """`mentions` of a memory's text, which is looked at again with each memory that it is compared with."""
+    return tuple(mentions(text))
 
 
 def _longest(words: list, normal: list[str], i: int, text: str) -> tuple[list[_Name], int]:

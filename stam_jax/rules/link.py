@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stam_jax.memory import Memory
 from stam_jax.rules import vocabulary
-from stam_jax.rules.lexicon import mentions
+from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, same_slot
 from stam_jax.writer import Link, LinkAnswer, LinkTask
 
@@ -81,14 +81,14 @@ def _relation(new: Memory, old: Memory, others: Sequence[Memory]) -> tuple[str, 
 
 
 def _named(text: str, concept: str | None) -> list[tuple[int, int]]:
-    return [(m.start, m.end) for m in mentions(text) if m.concept == concept]
+    return [(m.start, m.end) for m in named(text) if m.concept == concept]
 
 
 def _monitors(plan: Memory, dose: Memory) -> bool:
     """A plan that names drugs is for these; else for those that call for it."""
     if plan.value is None:
         return False
-    drugs = {m.concept for m in mentions(plan.text) if m.kind == "drug"}
+    drugs = {m.concept for m in named(plan.text) if m.kind == "drug"}
     if drugs:
         return dose.concept in drugs
     facts = vocabulary.DRUGS.get(dose.concept)
@@ -118,7 +118,7 @@ def _meant(dose: Memory) -> set[str]:
     text = " ".join(dose.text.lower().split())
     found = {
         m.concept
-        for m in mentions(text)
+        for m in named(text)
         if m.kind == "problem" and (_FOR.search(text[max(0, m.start - 60):m.start]) or text[m.end:m.end + 1] == ":")
     }
     return found if dose.polarity == "AFFIRMED" else set()
@@ -134,9 +134,11 @@ def _causes(cause: Memory, effect: Memory) -> bool:
     """The effect's sentence, or a stop's, says that the one brought about the other."""
     for text in dict.fromkeys((effect.text, cause.text if cause.attribute == "dose" else effect.text)):
         low = " ".join(text.lower().split())
-        spots = mentions(low if len(low) == len(text) else text)
-        causes = [m for m in spots if m.concept == cause.concept] or _class_spots(low, cause.concept)
+        spots = named(low if len(low) == len(text) else text)
         effects = [m for m in spots if m.concept == effect.concept]
+        if not effects:
+            continue
+        causes = [m for m in spots if m.concept == cause.concept] or _class_spots(low, cause.concept)
         for c in causes:
             for e in effects:
                 first, second = (c, e) if c.start < e.start else (e, c)

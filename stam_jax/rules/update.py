@@ -5,7 +5,7 @@ from __future__ import annotations
 from stam_jax.clinical_time import later
 from stam_jax.memory import Memory
 from stam_jax.rules import cues, vocabulary
-from stam_jax.rules.lexicon import mentions
+from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, same_slot
 from stam_jax.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
 
@@ -76,7 +76,7 @@ def _falls(plan: Memory, stop: Memory, affected: Affected, task: UpdateTask) -> 
         return False
     if later(plan.clinical_time, stop.clinical_time) == "yes":
         return False
-    drugs = {m.concept for m in mentions(plan.text) if m.kind == "drug"}
+    drugs = {m.concept for m in named(plan.text) if m.kind == "drug"}
     if drugs:
         return drugs == {stop.concept}
     if not _watches(plan, stop.concept):
