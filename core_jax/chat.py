@@ -158,23 +158,16 @@ def _unused(count: int, texts: Sequence[str]) -> list[str]:
         (c for c in map(chr, itertools.chain.from_iterable(PRIVATE_USE)) if c not in taken), count))
 
 
-def strip_thinking(text: str) -> tuple[str, str]:
-    """(thinking, answer) of a model's text.
+_BLOCK = re.compile(r"\A\s*<think>(?P<own>.*?)</think>|\A(?P<prompted>.*?)^[^\S\n]*</think>", re.DOTALL | re.MULTILINE)
 
-    Every `<think>` block goes, an unclosed one to the end of the text; a `</think>` without its opening (the prompt
-    held it) closes all that stands before it. Text without either tag is the answer, untouched.
+
+def strip_thinking(text: str) -> tuple[str, str]:
+    """(thinking, answer) of a model's text: only a block at its start is thinking.
+
+    An unclosed `<think>` there takes the whole text. Without one, the first `</think>` that begins a line closes a block
+    that the prompt opened. Tags elsewhere (an answer that quotes them) are text. Text without a block is the answer,
+    untouched.
     """
-    parts = re.split(r"(</?think>)", text)
-    if len(parts) == 1:
-        return "", text
-    thinking, answer, inside = [], [], False
-    for part in parts:
-        if part == "<think>":
-            inside = True
-        elif part == "</think>":
-            if not inside:
-                thinking, answer = thinking + answer, []
-            inside = False
-        else:
-            (thinking if inside else answer).append(part)
-    return "\n\n".join(t for t in map(str.strip, thinking) if t), "".join(answer).strip()
+    if found := _BLOCK.match(text):
+        return (found["own"] or found["prompted"] or "").strip(), text[found.end():].strip()
+    return (text.lstrip()[len("<think>"):].strip(), "") if text.lstrip().startswith("<think>") else ("", text)

@@ -270,9 +270,9 @@ def _load_folder(folder: str, pooling: str | None, dtype: str) -> TextEncoder:
     if not isinstance(raw, dict):
         raise ValueError(f"{folder}: has no config.json")
     where = os.path.join(folder, "config.json")
-    family = _FAMILIES.get(raw.get("model_type"))
-    if family is None:
-        raise ValueError(f"{where}: model_type: got {raw.get('model_type')!r}, expected one of {tuple(_FAMILIES)}")
+    if (kind := raw.get("model_type")) not in tuple(_FAMILIES):
+        raise ValueError(f"{where}: model_type: got {kind!r}, expected one of {tuple(_FAMILIES)}")
+    family = _FAMILIES[kind]
     config, model = family.config.from_hf(raw, where=where), family.model
     stated, normalized = _pooling_of(folder)
     pooling = pooling or stated or family.pooling

@@ -128,7 +128,7 @@ def _chat(messages: Any, tokenizer: Tokenizer) -> list[Token]:
 
 def token_id(name: Any, tokenizer: Tokenizer, where: str) -> int:
     """The id of an added token. Raises: ValueError: there is none of this name."""
-    if name not in tokenizer.added_tokens:
+    if not isinstance(name, str) or name not in tokenizer.added_tokens:
         raise ValueError(f"{where}: got {name!r}, expected an added token of {tokenizer.where}")
     return tokenizer.added_tokens[name][0]
 
@@ -137,6 +137,8 @@ def _piece(piece: Any, where: str, tokenizer: Tokenizer) -> list[Token]:
     if not isinstance(piece, Mapping) or len(piece.keys() & {"text", "token"}) != 1 \
             or piece.keys() - {"text", "token", "loss", "target"} or ("target" in piece and "token" not in piece):
         raise ValueError(f"{where}: expected an object with text, or token and perhaps target; and perhaps loss")
+    if not isinstance(piece.get("loss", False), bool):
+        raise ValueError(f"{where}.loss: got {piece['loss']!r}, expected true or false")
     weight = float(piece.get("loss", False))
     if "text" in piece:
         _texts(piece, "text")

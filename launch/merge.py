@@ -15,6 +15,9 @@ import sys
 
 from absl import app, flags
 
+from core_jax.command import leave
+from core_jax.interrupt import heard
+
 FLAGS = flags.FLAGS
 flags.DEFINE_string("adapter", None, "PEFT folder: adapter/ of a run folder of launch/run.py", required=True)
 flags.DEFINE_string("out", None, "the new folder, which must not be there yet", required=True)
@@ -34,7 +37,11 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"{FLAGS.adapter}: names no base model; give --base")
         if os.path.lexists(FLAGS.out):
             raise ValueError(f"--out={FLAGS.out}: is there already")
-        done = recipe.merge(recipe.BaseConfig(base, FLAGS.dtype, FLAGS.quantise), FLAGS.adapter, FLAGS.out)
+        with heard():
+            done = recipe.merge(recipe.BaseConfig(base, FLAGS.dtype, FLAGS.quantise), FLAGS.adapter, FLAGS.out)
+    except KeyboardInterrupt:
+        print("merge.py: interrupted; nothing was written", file=sys.stderr)
+        return 130
     except (ValueError, OSError, ImportError) as e:
         print(f"merge.py: {e}", file=sys.stderr)
         return 2
@@ -43,4 +50,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(lambda argv: leave(main(argv)))

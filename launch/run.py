@@ -6,7 +6,7 @@
         --set=data.train=train.jsonl --out=runs/verifier --dry_run
 
 The same command goes on with a run that was killed or terminated. Prints the result as JSON. Exit codes: 2 for bad
-input, 143 where SIGTERM ended it (what was learnt is saved).
+input, 130 after Ctrl-C (the last checkpoint is kept), 143 where SIGTERM ended it (what was learnt is saved).
 """
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ import sys
 import tempfile
 
 from absl import app, flags, logging
+
+from core_jax.command import leave
+from core_jax.interrupt import heard
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("config", None, "recipe: a file of configs/ whose get_config() gives a Recipe", required=True)
@@ -33,13 +36,18 @@ def main(argv: list[str]) -> int:
     logging.set_verbosity(logging.WARNING)  # orbax tells a line for each file at INFO, where absl begins
     from core_jax import recipe, settings
     try:
-        config = settings.override(settings.load(FLAGS.config, recipe.Recipe), FLAGS.set)
-        if FLAGS.dry_run:
-            with tempfile.TemporaryDirectory() as folder:
-                print(json.dumps(recipe.plan(config, folder), indent=2, allow_nan=False))
-            return 0
-        out = FLAGS.out or os.path.join("runs", pathlib.Path(FLAGS.config).stem)
-        result = recipe.run(config, out, resume=FLAGS.resume, progress=sys.stderr.isatty(), on_update=_say)
+        with heard():
+            config = settings.override(settings.load(FLAGS.config, recipe.Recipe), FLAGS.set)
+            if FLAGS.dry_run:
+                with tempfile.TemporaryDirectory() as folder:
+                    print(json.dumps(recipe.plan(config, folder), indent=2, allow_nan=False))
+                return 0
+            out = FLAGS.out or os.path.join("runs", pathlib.Path(FLAGS.config).stem)
+            result = recipe.run(config, out, resume=FLAGS.resume, progress=sys.stderr.isatty(), on_update=_say)
+    except KeyboardInterrupt:
+        again = "the same command" if FLAGS.resume else "the same command without --noresume"
+        print(f"run.py: interrupted; {again} goes on from the last checkpoint", file=sys.stderr)
+        return 130
     except (ValueError, OSError, ImportError) as e:
         print(f"run.py: {e}", file=sys.stderr)
         return 2
@@ -58,4 +66,4 @@ def _say(row: dict) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(lambda argv: leave(main(argv)))

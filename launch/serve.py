@@ -27,6 +27,7 @@ from typing import Any
 
 from absl import app, flags
 
+from core_jax.command import leave
 from core_jax.engine.backend import Backend
 from core_jax.engine.load import model_name
 from core_jax.packaged import model_path
@@ -97,16 +98,19 @@ def serve(backend: Backend, listener: socket.socket, *, limits: Any = None, **fa
     from core_jax.engine import http
 
     limits = limits or http.Limits()
+    application = http.application(backend, limits=limits, **face)
     config = uvicorn.Config(
-        http.application(backend, limits=limits, **face), http=http.bounded(limits), ws="none", lifespan="off",
-        log_level="warning", access_log=False, server_header=False, proxy_headers=False, backlog=1024,
-        timeout_keep_alive=30, timeout_graceful_shutdown=max(1, round(limits.drain_seconds)))
+        application, http=http.bounded(limits), ws="none", lifespan="off", log_level="warning", access_log=False,
+        server_header=False, proxy_headers=False, backlog=1024, timeout_keep_alive=30,
+        timeout_graceful_shutdown=max(1, round(limits.drain_seconds)))
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it has shut down
         signal.signal(number, lambda *_: None)
+    listener.listen(config.backlog)  # who reads the line below may connect at once, and waits for the rest
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     print(f"serving {face.get('served_name') or backend.model} at http://{address}/v1", flush=True)
     uvicorn.Server(config).run(sockets=[listener])
+    application.face.end()
 
 
 def load(wanted: dict[str, Any]) -> Backend:
@@ -169,8 +173,11 @@ def main(argv: list[str]) -> int:
     except (ValueError, OSError) as e:
         print(f"serve: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("serve: interrupted before it served", file=sys.stderr)
+        return 130
     return 0
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(lambda argv: leave(main(argv)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -50,11 +50,12 @@ def link_candidates(arrivals: Sequence[Arrival], config: WriteConfig) -> list[li
     found = nearest([a.search(("ACTIVE",)) for a in arrivals], config.link_candidates)
     out = []
     for arrival, alike in zip(arrivals, found):
-        slots: dict[tuple, list[str]] = defaultdict(list)
+        slots: dict[tuple, list[str]] = {(m.experiencer, *m.slot): [] for m in arrival.news if None not in m.slot}
         mids = {m.mid for m in arrival.news}
         for m in arrival.state.active():
-            if m.mid not in mids and None not in m.slot:
-                slots[m.experiencer, *m.slot].append(m.mid)
+            same = slots.get((m.experiencer, m.concept, m.attribute))
+            if same is not None and m.mid not in mids:
+                same.append(m.mid)
         tasks = []
         for i, new in enumerate(arrival.news):
             same = _by_likeness(arrival, i, slots.get((new.experiencer, *new.slot), ()))

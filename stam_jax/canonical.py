@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from core_jax.records import RecordError
 
 T = TypeVar("T")
+_LEAVES = frozenset({str, int, float, bool})  # of a record, as they stand in its JSON
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -67,9 +68,10 @@ def to_dict(record: Any) -> dict[str, Any]:
     out = {}
     for name in _names(type(record)):
         value = getattr(record, name)
-        if value is None or (isinstance(value, (tuple, frozenset)) and not value):
-            continue
-        out[name] = _plain(value)
+        if type(value) in _LEAVES:
+            out[name] = value
+        elif value is not None and not (isinstance(value, (tuple, frozenset)) and not value):
+            out[name] = _plain(value)
     return out
 
 

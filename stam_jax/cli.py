@@ -210,14 +210,14 @@ def parser() -> argparse.ArgumentParser:
     writer(p)
     out(p, "write: folder of the JSON Lines files that launch/run.py reads", required=False)
 
-    p = add("bench", "suites with tables: planted timelines, cascades, MIMIC-QA, EHRSQL", store=False, patient=None)
-    p.add_argument("--suite", default="all", metavar="NAMES", help="all, or names with commas: planted, cascade, mimic_qa, ehrsql (default all)")
+    p = add("bench", "suites with tables: planted timelines, cascades, clinosim, MIMIC-QA, EHRSQL", store=False, patient=None)
+    p.add_argument("--suite", default="all", metavar="NAMES", help="all, or names with commas: planted, cascade, clinosim, mimic_qa, ehrsql (default all)")
     p.add_argument("--patients", type=int, default=60, help="planted patients (default 60)")
     p.add_argument("--seed", type=int, default=0, help="of the patients and of resampling (default 0)")
     p.add_argument("--wording", default="heldout", choices=["train", "heldout"], help="words of the planted timelines (default heldout)")
     p.add_argument("--system", choices=["mem0"], help="planted: also ask this memory system, on a dozen patients (extra mem0); the writer and the "
                    "encoder stand in for its models")
-    p.add_argument("--data", metavar="DIR", help="folder with mimic_iv_demo/ and ehrsql2024/ (default: $EHR_DATA_DIR)")
+    p.add_argument("--data", metavar="DIR", help="folder with mimic_iv_demo/, ehrsql2024/, clinosim/ (default: $EHR_DATA_DIR)")
     p.add_argument("--table-encoder", default="hash:256", metavar="NAME", help="encoder of the suites on tables (default hash:256, which hashes "
                    "words: their 31,000 statements keep MiniLM busy for many minutes)")
     writer(p)

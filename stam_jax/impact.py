@@ -49,8 +49,9 @@ class _Graph:
     def around(self, mid: str) -> list[Relation]:
         if self._at is None:
             self._at = defaultdict(list)
+            walked = {t.name for t in self._state.table.types if t.expand}
             for r in self._state.relations.values():
-                if self._state.table[r.type].expand:
+                if r.type in walked:
                     self._at[r.src].append(r)
                     self._at[r.dst].append(r)
         return self._at.get(mid, [])

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,7 @@ def reprocess(store: Store, patient_id: str, key: str, writer: Writer, encoder: 
     """
     entry = store.state(patient_id).entries.get(key)
     if entry is None or entry.status != "partial":
-        raise LookupError(f"patient {patient_id!r}: entry {key!r} is {'complete' if entry else 'not there'}")
+        raise LookupError(f"patient {patient_id!r}: entry {key!r} is {entry.status if entry else 'not there'}")
     run = _Run(store, writer, encoder, config)
     run.wave(run.prepare([(canonical.replaced(entry, status="complete"), None)]))
     return run.ended()
@@ -178,6 +178,7 @@ class _Run:
               ) -> list[tuple[Entry, Extraction | None]]:
         """W0: what is new and well formed, cut into chunks."""
         out, seen = [], set()
+        known: dict[str, Collection[str]] = {}  # patient -> keys of the entries that the store has
         for item in items:
             entry, extraction = getattr(item, "entry", item), getattr(item, "extraction", None)
             if (why := _fault(entry, extraction)) is not None:
@@ -187,7 +188,9 @@ class _Run:
                     on_refused(item, why)
                 continue
             key = entry.patient_id, entry.entry_key
-            if key in seen or entry.entry_key in self.store.state(entry.patient_id).entries:
+            if entry.patient_id not in known:
+                known[entry.patient_id] = self.store.state(entry.patient_id).entries
+            if key in seen or entry.entry_key in known[entry.patient_id]:
                 self.report.entries["duplicate"] += 1
                 continue
             seen.add(key)
@@ -262,6 +265,7 @@ class _Run:
             if self._known_entry(r.entry):
                 continue
             state = self.store.state(patient_id)
+            r = _without_deleted(r, state)
             work.append(r)
             arrivals.append(Arrival(state, r.entry, r.news, whole(r.rows), self._known(state)))
         linked: list[list[list[Relation]]] = [[[] for _ in a.news] for a in arrivals]
@@ -293,7 +297,7 @@ class _Run:
                     decider=self.writer.decider, hashes=self.writer.hashes, counters=counters[i], failed=failed[i])
                 rows = {m.mid: row for m, row in zip(r.news, r.rows)}
                 embeddings = {m.mid: rows[m.mid] for m in commit.memories}
-                out[a.state.patient_id] = dataclasses.replace(commit, embeddings=embeddings)
+                out[a.state.patient_id] = canonical.replaced(commit, embeddings=embeddings)
         return out
 
     def _known_entry(self, entry: Entry) -> bool:
@@ -342,6 +346,15 @@ class _Run:
         report.transitions.update(t.reason for t in commit.transitions)
         report.relations.update(r.type for r in commit.relations)
         report.problems.update(commit.counters)
+
+
+def _without_deleted(ready: _Ready, state: State) -> _Ready:
+    """What another try says again of what was deleted since stays deleted; counted as `deleted_draft`."""
+    kept = [i for i, m in enumerate(ready.news) if state.places.get(m.mid) != "DELETED"]
+    if (gone := len(ready.news) - len(kept)) == 0:
+        return ready
+    return dataclasses.replace(ready, news=tuple(ready.news[i] for i in kept), rows=ready.rows[kept],
+                               counters=Counter(ready.counters) + Counter(deleted_draft=gone))
 
 
 def _fault(entry: Any, extraction: Extraction | None) -> str | None:

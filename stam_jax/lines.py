@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from core_jax.chat import strip_thinking
 from core_jax.engine.request import Grammar
 from stam_jax.memory import EXPERIENCERS, KINDS, POLARITIES, canonical_text
 from stam_jax.relations import DEFAULT
@@ -100,20 +101,25 @@ def parse_drafts(text: str, *, chunk: int = 0, cut: bool = False) -> Extraction:
 
 
 def extract_grammar(text: str) -> Grammar:
-    """The answers about one chunk: at most MOST lines, each with a quote that is a run of the chunk's words."""
-    words = json.dumps(_one_line(text).replace('"', " ") or EMPTY)
+    """The answers about one chunk: at most MOST lines, each of which `parse_drafts` reads as a draft whose quote is a
+    run of the chunk's words without a quotation mark in it. About a chunk without a word there is nothing to say."""
+    words = _one_line(text)
+    if re.search(r'[^"\s-]', words) is None:
+        return Grammar("choice", json.dumps([NOTHING]))
     kinds, attributes, polarities, experiencers = map("|".join, (KINDS, ATTRIBUTES, POLARITIES, EXPERIENCERS))
 
-    def upto(name: str) -> str:
-        return rf"[^|\n]{{1,{LONGEST[name]}}}"
+    def upto(name: str, first: str = "") -> str:
+        return rf"{first}[^|\x00-\x1f]{{{0 if first else 1},{LONGEST[name] - bool(first)}}}"
 
-    head = rf"- ({kinds}) \| {upto('concept')} \| ({attributes}) \| {upto('value')} \| ({polarities}) \| " \
-           rf"({experiencers}) \| {upto('time')} \| "
+    said = r"[^|\s\x00-\x1f-]"  # a field that may not be empty begins with it
+    head = rf"- ({kinds}) \| ({upto('concept', said)} \| ({attributes})|{EMPTY} \| background) \| {upto('value')} \| " \
+           rf"({polarities}) \| ({experiencers}) \| {upto('time')} \| "
     return Grammar("lark", f'start: "{NOTHING}" | line ("\\n" line){{0,{MOST - 1}}}\n'
                            'line: HEAD "\\"" QUOTE "\\" | " STATEMENT\n'
                            f"HEAD: /{head}/\n"
-                           f"STATEMENT: /{upto('statement')}/\n"
-                           f'QUOTE: %regex {{"substring_words": {words}}}\n')
+                           f"STATEMENT: /{upto('statement', said)}/\n"
+                           'QUOTE: RUN & /[^"]*[^"\\s-][^"]*/\n'
+                           f'RUN: %regex {{"substring_words": {json.dumps(words)}}}\n')
 
 
 def _draft(line: str, chunk: int) -> Draft | None:
@@ -294,12 +300,7 @@ def _lines(text: str, cut: bool) -> tuple[list[str], collections.Counter]:
 
 
 def _answer(text: str) -> str:
-    """A text without the thinking block it begins with. What a line quotes of the record opens and closes none."""
-    text = canonical_text(text)
-    closed = re.search(r"^\s*</think>|\A\s*<think>.*?</think>", text, re.DOTALL | re.MULTILINE)
-    if closed is not None:
-        return text[closed.end():]
-    return "" if text.lstrip().startswith("<think>") else text
+    return strip_thinking(canonical_text(text))[1]
 
 
 def _agreed(said: dict[Any, list[Any]], problems: collections.Counter) -> dict[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 SCALE = 4000
 QUERIES, ROWS = 8, 64  # of one tile
+KEPT = (16, ROWS)  # of one tile's rows, the best: searches of a different k share one compilation
 TILES = (8, 16, 32, 64, 128, 256, 512)  # of one device call, which is the only axis that varies
 
 
@@ -84,25 +86,28 @@ def nearest(searches: Sequence[Search], k: int) -> list[list[list[tuple[int, flo
     out = [[[] for _ in s.queries] for s in searches]
     if k < 1:
         return out
-    tiles = [(i, q, r) for i, s in enumerate(searches) if (s.labels >= 0).any()
-             for q in range(0, len(s.queries), QUERIES) for r in range(0, len(s.rows), ROWS)]
-    kept = min(k, ROWS)
+    seen = [np.flatnonzero(s.labels >= 0) for s in searches]
+    tiles = [(i, q, r) for i, s in enumerate(searches)
+             for q in range(0, len(s.queries), QUERIES) for r in range(0, len(seen[i]), ROWS)]
+    kept = next(n for n in KEPT if n >= min(k, ROWS))
     for first in range(0, len(tiles), TILES[-1]):
         batch = tiles[first:first + TILES[-1]]
         size, width = next(n for n in TILES if n >= len(batch)), searches[batch[0][0]].rows.shape[1]
         queries, rows = np.zeros((size, QUERIES, width), np.int16), np.zeros((size, ROWS, width), np.int16)
         wanted, labels = np.full((size, QUERIES), -2, np.int32), np.full((size, ROWS), -1, np.int32)
         for t, (i, q, r) in enumerate(batch):
-            for to, source, at in ((queries, searches[i].queries, q), (wanted, searches[i].wanted, q),
-                                   (rows, searches[i].rows, r), (labels, searches[i].labels, r)):
-                part = source[at:at + to.shape[1]]
+            asking, looked = slice(q, q + QUERIES), seen[i][r:r + ROWS]
+            for to, source, at in ((queries, searches[i].queries, asking), (wanted, searches[i].wanted, asking),
+                                   (rows, searches[i].rows, looked), (labels, searches[i].labels, looked)):
+                part = source[at]
                 to[t, :len(part)] = part
-        scores, places = (np.asarray(x).tolist() for x in _tiles(queries, wanted, rows, labels, k=kept))
+        scores, places = (np.asarray(x)[..., :k].tolist() for x in _tiles(queries, wanted, rows, labels, k=kept))
         for t, (i, q, r) in enumerate(batch):
+            looked = seen[i][r:r + ROWS].tolist()
             for j, found in enumerate(out[i][q:q + QUERIES]):
-                found += [(place + r, score) for score, place in zip(scores[t][j], places[t][j]) if score > -np.inf]
+                found += [(looked[place], score) for score, place in zip(scores[t][j], places[t][j]) if score > -np.inf]
     for search in out:
         for found in search:
-            found.sort(key=lambda f: (-f[1], f[0]))
+            found.sort(key=operator.itemgetter(1), reverse=True)  # stable: tiles came in the order of their rows
             found[:] = [(row, score / SCALE ** 2) for row, score in found[:k]]
     return out

@@ -19,6 +19,7 @@ from stam_jax.memory import Entry, Memory, Provenance, canonical_text, quote_sha
 from stam_jax.writer import Draft, Extraction
 
 LEAST_RATIO = 92.0
+LONGEST_SIMILAR = 1024  # characters of a quote that is looked for by likeness, whose cost grows with their square
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
 _EXACT = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)  # however many digits
 _NUMBER_WORD = {w: Decimal(i) for i, w in enumerate(
@@ -33,8 +34,10 @@ def numbers(text: str | None) -> Counter[Decimal]:
 
 def stated(value: str | None, quote: str) -> bool:
     """Whether every number of a value stands in the quote, in digits or as a small number's word."""
+    if not (wanted := numbers(value).keys()):
+        return True
     words = {_NUMBER_WORD[w].normalize() for w in re.findall(r"[a-z]+", quote.lower()) if w in _NUMBER_WORD}
-    return numbers(value).keys() <= numbers(quote).keys() | words
+    return wanted <= numbers(quote).keys() | words
 
 
 def normalise(entry: Entry, extraction: Extraction, config: WriteConfig) -> tuple[list[Memory], Counter[str]]:
@@ -52,20 +55,20 @@ def normalise(entry: Entry, extraction: Extraction, config: WriteConfig) -> tupl
         if bounds is None or not text:
             counters["bad_draft"] += 1
             continue
-        (start, end), how = finder.find(draft, bounds)
         fields = dict(
             kind=draft.kind, concept=_name(draft.concept), attribute=_name(draft.attribute), value=_plain(draft.value),
             unit=_plain(draft.unit), polarity=draft.polarity, experiencer=draft.experiencer,
             clinical_time=resolve(draft.time, entry.date))
-        if not stated(fields["value"], entry.text[start:end]):
-            fields["flags"] = frozenset({"value_unverified"})
-        key = (" ".join(text.split()).casefold(), *(v for name, v in fields.items() if name != "flags"))
+        key = (" ".join(text.split()).casefold(), *fields.values())
         if key in seen:
             counters["duplicate_draft"] += 1
             continue
         if places[draft.chunk] == config.per_chunk:
             counters["draft_over_limit"] += 1
             continue
+        (start, end), how = finder.find(draft, bounds)
+        if not stated(fields["value"], entry.text[start:end]):
+            fields["flags"] = frozenset({"value_unverified"})
         where = Provenance.of(entry, start, end, chunk=draft.chunk, verified=how != "quote_not_found")
         try:
             memory = Memory.of(entry.patient_id, text, [where], ordinal=places[draft.chunk], **fields)
@@ -113,14 +116,18 @@ class _Finder:
             return bounds, "quote_not_found"
         if draft.span is not None:
             start, end = draft.span
-            if 0 <= start < end <= len(self.text) and quote_sha(self.text[start:end]) == quote_sha(quote):
-                return (start, end), "quote"
+            if 0 <= start < end <= len(self.text):
+                said = self.text[start:end]
+                if said == quote or quote_sha(said) == quote_sha(quote):
+                    return (start, end), "quote"
         if (at := self.text.find(quote, *bounds)) >= 0:
             return (at, at + len(quote)), "quote"
         folded, where = self._fold(bounds)
         needle = " ".join(quote.split()).casefold()
         if (at := folded.find(needle)) >= 0:
             return (where[at], where[at + len(needle) - 1] + 1), "quote_folded"
+        if len(needle) > LONGEST_SIMILAR:
+            return bounds, "quote_not_found"
         found = fuzz.partial_ratio_alignment(needle, folded, score_cutoff=LEAST_RATIO)
         if found is None or len(needle) > len(folded) or found.dest_start == found.dest_end:
             return bounds, "quote_not_found"

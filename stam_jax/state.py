@@ -329,8 +329,8 @@ class State:
                 refuse(f"{t.successor} is followed by {t.mid} itself")
         if t.evidence_rid is not None and t.evidence_rid not in self.relations:
             refuse(f"relation {t.evidence_rid} is not there")
-        dates = [e.date for e in self.entries.values() if e.date]
-        if t.reason == "EXPIRED" and not any(m.clinical_time.ended_before(date) for date in dates):
+        if t.reason == "EXPIRED" and not any(
+                e.date and m.clinical_time.ended_before(e.date) for e in reversed(self.entries.values())):
             refuse(f"no entry is dated after its end {m.clinical_time.end}")
 
 

@@ -5,6 +5,7 @@ Standard library only.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,8 +89,8 @@ class Commit:
     expected_version: the version of the state it was decided on; another one in the store refuses it.
     memories: `store` says where each goes; one in HISTORY needs its PRIOR_STATE among the transitions.
     transitions: in the order in which they happen. embeddings: mid -> [dim] floats, one of each inserted memory.
-    counters: name -> count (`blocked_no_relation`); model_hashes: name -> hash or id of the model or
-        prompt that decided.
+    counters: name -> count (`blocked_no_relation`); names are of small letters, since they outlive an erasure.
+    model_hashes: name -> hash or id of the model or prompt that decided.
 
     Raises: RecordError naming the field.
     """
@@ -118,7 +119,8 @@ class Commit:
                     raise RecordError(f"got {item.patient_id!r} in a commit of {self.patient_id!r}",
                                       field=f"{name}[{i}].patient_id")
         for name, value in self.counters.items():
-            canonical.text(name, "counters")
+            if not isinstance(name, str) or not re.fullmatch("[a-z0-9_]{1,64}", name):
+                raise RecordError(f"got {name!r:.80}, expected a name such as bad_line", field="counters")
             canonical.integer(value, f"counters.{name}", 0)
         for name, value in self.model_hashes.items():
             canonical.text(name, "model_hashes")

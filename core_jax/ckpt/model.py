@@ -34,6 +34,8 @@ def describe(path: str | os.PathLike) -> tuple[DecoderConfig, Tokenizer]:
         raise ValueError(f"{path}: no {CONFIG} in it; expected a Hugging Face folder, or a .gguf file") from None
     except ValueError as e:
         raise ValueError(f"{where}: not JSON ({e})") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{where}: got {type(raw).__name__}, expected an object")
     return DecoderConfig.from_hf(raw, where=where), Tokenizer.load(path)
 
 

@@ -7,7 +7,8 @@ from typing import Protocol, runtime_checkable
 from core_jax.engine.request import Completion, LabelScores, Request
 
 OnDone = Callable[[int, Completion], None]  # (index among the submitted requests, its completion), as each one ends
-OnText = Callable[[str], None]  # a piece of the answer's text, in order; the pieces joined are the completion's text
+OnText = Callable[[str], None]  # a piece of the answer's text, in order; the pieces joined are the completion's text.
+# An empty one, at any time, only asks whether somebody still listens.
 
 
 @runtime_checkable

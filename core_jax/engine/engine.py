@@ -99,6 +99,7 @@ class _Job:
     answer: Answer | None = None
     matcher: Matcher | None = None
     stop: frozenset[int] = frozenset()
+    ends: tuple[int, ...] = ()  # of `stop`, those that the device looks for
     made: list[int] = dataclasses.field(default_factory=list)
     scores: list[float] = dataclasses.field(default_factory=list)
     labels: list[list[tuple[int, int]]] | None = None  # of each output of the row: (label, token)
@@ -316,6 +317,8 @@ class Engine:
                     break
                 job = self._arrived.pop(0)
             self._admit(job)
+        for job in [j for j in self._jobs.values() if j.on_text is not None]:
+            self._tell(job, "")
         plan = self._scheduler.plan(self.limits.horizon)
         if plan is None:
             if self._jobs:
@@ -368,6 +371,7 @@ class Engine:
             limit = min(limit, len(tokens) + sampling.max_tokens)
             job.answer = Answer(self.tokenizer, sampling.stop, thinks=thinks)
             job.stop = frozenset((*self.tokenizer.eos_ids, *sampling.stop_tokens))
+            job.ends = tuple(sorted(job.stop)[:STOP_WIDTH])
             if job.request.grammar is not None:
                 job.matcher = self._compiler().matcher(job.request.grammar)
         job.made = []
@@ -465,11 +469,14 @@ class Engine:
 
     def _show(self, job: _Job, *, last: bool = False) -> None:
         if piece := job.answer.certain(last=last):
-            try:
-                job.on_text(piece)
-            except BaseException as e:  # whoever listens has gone: its own thread hears of it
-                self._leave(job)
-                job.failure = e
+            self._tell(job, piece)
+
+    def _tell(self, job: _Job, piece: str) -> None:
+        try:
+            job.on_text(piece)
+        except BaseException as e:  # whoever listens has gone: its own thread hears of it
+            self._leave(job)
+            job.failure = e
 
     def _leave(self, job: _Job) -> None:
         if self._jobs.pop(job.row, None) is not None:
@@ -532,8 +539,7 @@ class Engine:
             row = job.row
             token[i], position[i], left[i] = row.tokens[-1], len(row.tokens) - 1, row.limit - len(row.tokens)
             slot[i] = row.adapter
-            ends = sorted(job.stop)[:STOP_WIDTH]
-            stop[i, :len(ends)] = ends
+            stop[i, :len(job.ends)] = job.ends
         rows = Rows(token, position, left, slot, stop, self._table([j.row for j in jobs], size))
         self._kv, tokens, made, scores = self._compute.decode(
             self._params, self._arrays(), self._kv, rows, self._choice(jobs, size), np.int32(steps), np.bool_(eager))

@@ -172,7 +172,11 @@ class Grammars:
     def _build(self, grammar: Grammar) -> Any:
         source = _source(grammar, self._library.LLMatcher)
         state = self._library.LLMatcher(self._reader, source, log_level=0, limits=self._limits)
-        Matcher(state, self._vocabulary, _where(grammar)).mask()
+        try:
+            Matcher(state, self._vocabulary, _where(grammar)).mask()
+        except ValueError:
+            if "NoExtensionBias" not in state.get_error():  # what llguidance says where no token can follow
+                raise
         if state.is_stopped():
             raise ValueError(f"{_where(grammar)}: allows no text at all")
         return state
@@ -259,4 +263,6 @@ def _where(grammar: Grammar) -> str:
 
 
 def _first_line(message: str) -> str:
-    return message.strip().split("\n", 1)[0][:300]
+    """Of a message, and what it says further down of the cause (Rust's regexes do)."""
+    first, *rest = message.strip().split("\n")
+    return " ".join([first, *(line.strip() for line in rest if line.strip().startswith("error:"))])[:300]

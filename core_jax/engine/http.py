@@ -35,6 +35,7 @@ from core_jax.engine.backend import Backend, Streaming
 from core_jax.engine.request import Completion, Request
 
 LOG = logging.getLogger(__name__)
+CHOICE = "choice"  # name of the threads that wait for a choice
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ROUTES = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/health", "/metrics")
 
@@ -102,15 +103,16 @@ class Job:
         for i, request in enumerate(requests):
             face.metrics.choices.inc()
             face.open += 1
-            threading.Thread(target=self._serve, args=(i, request), name="choice", daemon=True).start()
+            threading.Thread(target=self._serve, args=(i, request), name=CHOICE, daemon=True).start()
 
     def _serve(self, index: int, request: Request) -> None:
         backend, outcome = self.face.backend, None
 
         def on_text(piece: str) -> None:
-            if self.gone.is_set():
+            if self.gone.is_set() or self.face.ending.is_set():
                 raise Gone
-            self._tell(index, piece)
+            if piece:
+                self._tell(index, piece)
 
         try:
             if isinstance(backend, Streaming):
@@ -173,7 +175,17 @@ class Face:
     def __init__(self, backend: Backend, models: wire.Models, encoder: Any, limits: Limits):
         self.backend, self.models, self.encoder, self.limits = backend, models, encoder, limits
         self.metrics, self.open = Metrics(), 0
+        self.ending = threading.Event()
         self._encoding = asyncio.Lock()
+
+    def end(self, seconds: float = 10.0) -> None:
+        """Ends the choices still under way, after the event loop; waits for their threads. One that came back from the
+        device while the interpreter is taken down would abort the process."""
+        self.ending.set()
+        until = time.monotonic() + seconds
+        for thread in threading.enumerate():
+            if thread.name == CHOICE:
+                thread.join(max(0.0, until - time.monotonic()))
 
     async def chat(self, http: HttpRequest) -> Response:
         return await self._generate(http, wire.read_chat)
@@ -329,6 +341,9 @@ class Guard:
             await _error(e)(scope, receive, watched)
         except ClientDisconnect:
             status = 499
+        except asyncio.CancelledError:  # the time that running requests have after SIGTERM is over
+            if not status:
+                await _error(wire.WireError("the server is shutting down", status=503))(scope, receive, watched)
         except Exception as e:
             report(e)
             if not status:
@@ -383,7 +398,7 @@ async def _on_http_error(http: HttpRequest, error: Exception) -> Response:
 
 
 def application(backend: Backend, *, served_name: str | None = None, adapters: Sequence[str] = (), encoder: Any = None,
-                encoder_name: str | None = None, key: str | None = None, limits: Limits | None = None) -> ASGIApp:
+                encoder_name: str | None = None, key: str | None = None, limits: Limits | None = None) -> Guard:
     """The ASGI application.
 
     Args:

@@ -63,6 +63,7 @@ def _keep_top_p(logits: jax.Array, p: jax.Array) -> jax.Array:
     weights = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
     order, enough = _ordered(weights), p * jnp.sum(weights, axis=-1)
     least = _highest(lambda t: jnp.sum(jnp.where(order >= t, weights, 0.0), axis=-1) >= enough, p.shape)
+    least = jnp.minimum(least, jnp.max(order, axis=-1))  # a p so small that `enough` is 0 keeps the likeliest
     return (order >= least[:, None]) | (p >= 1.0)[:, None]
 
 

@@ -141,6 +141,14 @@ class Fields:
                             param=self._where + name)
         return value
 
+    def real(self, name: str, default: float) -> float:
+        value = self.get(name, (int, float), default)
+        try:
+            return float(value)
+        except OverflowError:
+            raise WireError(f"{self._where}{name}: got {_shown(value)}, which no float holds",
+                            param=self._where + name) from None
+
     def close(self) -> None:
         for name in LABELS:
             self._rest.pop(name, None)
@@ -254,8 +262,7 @@ def _wanted(fields: Fields, models: Models, model: str, prompts: Sequence[Prompt
         raise WireError("logprobs: not given in a stream; ask without stream", param="logprobs")
     grammar = _grammar(fields)
     values = {
-        "max_tokens": limit, "temperature": float(fields.get("temperature", (int, float), 1.0)),
-        "top_p": float(fields.get("top_p", (int, float), 1.0)),
+        "max_tokens": limit, "temperature": fields.real("temperature", 1.0), "top_p": fields.real("top_p", 1.0),
         "top_k": max(fields.number("top_k", -1, 2**31 - 1, 0), 0),
         "stop": tuple(text(f"stop[{i}]", s) for i, s in enumerate(stop)), "logprobs": logprobs,
         "stop_tokens": _token_ids("stop_token_ids", fields.get("stop_token_ids", list, []))}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ def _field(raw: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
     value = raw[name]
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
         raise ValueError(f"{where}: {name}: got {value!r}, expected {kind.__name__}")
-    if kind in (int, float) and value <= 0 and name != "pad_token_id":
+    if kind in (int, float) and not 0 < value <= sys.float_info.max and name != "pad_token_id":
         raise ValueError(f"{where}: {name}: got {value!r}, expected a positive number")
     return kind(value)
 
@@ -250,7 +251,7 @@ class DecoderConfig:
         """Raises: ValueError naming `where` and the field: another family, a missing or mistyped field, whatever this
         decoder does not compute (biases, sliding windows, another activation or rope, quantised weights)."""
         family = raw.get("model_type")
-        if family not in DECODER_FAMILIES:
+        if family not in tuple(DECODER_FAMILIES):
             raise ValueError(f"{where}: model_type: got {family!r}, expected one of {tuple(DECODER_FAMILIES)}")
         for name in ("attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention",
                      "rope_interleaved", "quantization_config"):
@@ -258,8 +259,9 @@ class DecoderConfig:
                 raise ValueError(f"{where}: {name}: got {raw[name]!r}, which this decoder does not compute")
         if raw.get("is_causal", True) is False:
             raise ValueError(f"{where}: is_causal: got False, which this decoder does not compute")
-        if other := set(raw.get("layer_types") or ()) - {"full_attention"}:
-            raise ValueError(f"{where}: layer_types: got {sorted(other)}, expected 'full_attention' alone")
+        layers = raw.get("layer_types") or []
+        if other := [k for k in layers if k != "full_attention"] if isinstance(layers, list) else layers:
+            raise ValueError(f"{where}: layer_types: got {other!r}, expected 'full_attention' alone")
         if raw.get("partial_rotary_factor", 1) not in (None, 1):
             raise ValueError(f"{where}: partial_rotary_factor: got {raw['partial_rotary_factor']!r}, expected 1")
 

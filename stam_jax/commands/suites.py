@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import glob
 import os
 import sys
 import tempfile
@@ -48,7 +49,7 @@ def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     return {"writer": args.writer} | lessons.score(writer_of(args, config), lessons.split(timelines, fold=args.fold)["test"], most=args.most)
 
 
-SUITES = ("planted", "cascade", "mimic_qa", "ehrsql")
+SUITES = ("planted", "cascade", "clinosim", "mimic_qa", "ehrsql")
 
 
 @contextlib.contextmanager
@@ -75,7 +76,7 @@ def _system(name: str | None, writer: Writer, encoder: Encoder) -> Iterator[Any]
 
 def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     """Every suite, or those named; what lacks its data is named and left out, unless it was asked for."""
-    from stam_jax.benchmarks import cascade, planted, table_suites
+    from stam_jax.benchmarks import cascade, clinosim, planted, table_suites
     from stam_jax.benchmarks.harness import OnceEncoder
     from stam_jax.benchmarks.tables import write
 
@@ -83,10 +84,10 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     if unknown := [name for name in asked if name not in SUITES]:
         raise ValueError(f"--suite {unknown[0]!r}: expected all or some of {', '.join(SUITES)}")
     data = args.data or os.environ.get("EHR_DATA_DIR") or ""
-    needs = {"mimic_qa": os.path.join(data, "mimic_iv_demo"), "ehrsql": os.path.join(data, "ehrsql2024", "train_reproducible.json")}
-    needs = {name: [path, needs["mimic_qa"]] for name, path in needs.items()}
-    missing = {name: next(p for p in needs[name] if not os.path.exists(p)) for name in asked
-               if name in needs and not all(map(os.path.exists, needs[name]))}
+    tables, questions = os.path.join(data, "mimic_iv_demo"), os.path.join(data, "ehrsql2024", "train_reproducible.json")
+    cohort = next(iter(sorted(glob.glob(os.path.join(glob.escape(data), "clinosim", "*.jsonl*")))), os.path.join(data, "clinosim", "*.jsonl.gz"))
+    needs = {"mimic_qa": [tables], "ehrsql": [tables, questions], "clinosim": [cohort]}
+    missing = {name: absent[0] for name in asked if (absent := [p for p in needs.get(name, ()) if not os.path.exists(p)])}
     if missing and args.suite != "all":
         raise ValueError(f"--suite {next(iter(missing))}: no {next(iter(missing.values()))}; name its folder with --data or EHR_DATA_DIR")
     for name, path in missing.items():
@@ -109,10 +110,11 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
                     report = planted.run(writer, encoder, reader, patients=args.patients, system=system, **how)
             else:
                 report = cascade.run(writer, encoder, reader, patients=max(1, args.patients // 3), **how)
+        elif name == "clinosim":
+            report = clinosim.run(cohort, writer)
         else:
-            folder, questions = needs["ehrsql"][1], needs["ehrsql"][0]
-            told = told or table_suites.tell(folder, writer, load_encoder(args.table_encoder), progress=tell)
-            report = (table_suites.mimic_qa_report(folder, told, reader, config=config.read, seed=args.seed, progress=tell)
+            told = told or table_suites.tell(tables, writer, load_encoder(args.table_encoder), progress=tell)
+            report = (table_suites.mimic_qa_report(tables, told, reader, config=config.read, seed=args.seed, progress=tell)
                       if name == "mimic_qa" else table_suites.ehrsql_report(questions, told))
         made[name] = str(write(report, args.out)[1])
         tell(f"written to {made[name]}")

@@ -17,8 +17,11 @@ _NONE = re.compile(
     r"|\ballergies: ?(?:none|nil|nkda)|(?:do not|don't) have any (?:known )?(?:drug )?allergies"
 )
 _ALLERGY = re.compile(
-    r"\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b|\breact(?:s|ed|ion"
-    r"|ions|ing)? (?:to|with|badly|was|from)\b|\breaction\b|\bsensitiv(?:e|ity) to\b|\bcan(?:'t"
+    r"\b(?:avoid\w*|contraindicat\w+|steer clear|(?:do not|don't|never|must not|should not|shouldn't|not to)"
+    r" (?:be )?(?:give|given|receive|prescribe|administer|use|have))\b(?=.{0,80}\b(?:anaphyla|hives|angioedema|rash"
+    r"|urticaria|swelling|allerg))|\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b|\breact(?:s|ed|ion"
+    r"|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b|\bside effect from\b|\bdoes(?:n't| not) agree with"
+    r" (?:me|him|her)\b|\bbad with\b|\bexposure to\b|\bcannot go near\b|\bcan(?:'t"
     r"|not) (?:take|tolerate|have)\b"
 )
 _CAUSES = re.compile(
@@ -31,15 +34,27 @@ _CAUSES = re.compile(
 _DENIED = re.compile(
     r"\b(?:not|no longer|never) (?:truly |actually |really )?allergic\b|\bno (?:known )?(?:allergy"
     r"|allergies|reaction) to\b|\bden(?:ies|ied) (?:any )?(?:allergy|allergies|reaction) to\b"
-    r"|\btolerat(?:es|ed)\b|\bde-?labell?ed\b|\ballergy (?:was )?(?:ruled out|excluded|removed"
-    r"|disproved|disproven)\b|\bisn't allergic\b|\b(?:allergy|allergies)[^.;]{0,40}(?:entered|listed"
+    r"|(?<!not )(?<!poorly )(?<!badly )(?<!never )\btolerat(?:es|ed|ing)\b(?! (?:poorly|badly))"
+    r"|\bde-?labell?ed\b|\bremov\w+ (?:\w+ ){0,5}?allerg\w+|\bremove (?:it|from)\b"
+    r"|\ballerg(?:y|ies|ic|en)\b[^.;]{0,40}\b(?:ruled out|excluded|removed|disproved|disproven|refuted|struck|deleted"
+    r"|taken off|lifted|crossed (?:off|out)|dropped|cleared|no longer|outgrow\w*|not (?:been )?confirmed|resolved|gone"
+    r"|retired|inactivated|negated|withdrawn|unfounded|expunged|discarded|not (?:real|true|genuine)|never"
+    r" (?:real|true))\b|\bno longer (?:has |considered |an? |reacts |listed |to be |has an? )*"
+    r"(?:react\w*|allerg\w*|sensitive|intoler\w*)|\boutgr[eo]w\w*|\bpassed (?:an? |the |his |her )?(?:\w+ )?challenge"
+    r"|\bchallenge (?:was )?(?:passed|negative)\b|\b(?:can|could) (?:now )?(?:safely |again )?(?:take|have|eat|tolerate"
+    r"|be given|receive|use)\b[^.;]{0,40}\b(?:safely|fine|again|without|no problems?|no issues?|no trouble)\b"
+    r"|\b(?:without|no) (?:any )?(?:reaction|allergic reaction|adverse reaction)\b(?! (?:recorded|documented|listed))|\bisn't allergic\b|\b(?:allergy|allergies)[^.;]{0,40}(?:entered|listed"
     r"|recorded)[^.;]{0,20}(?:in error|by mistake)"
 )
 _REACTION = re.compile(
     r"(?<![a-z])(?:(?:severe|mild|itchy|bad|diffuse|generali[sz]ed|full-body|local|marked|acute"
     r"|maculopapular|red) )?(?P<r>"
     + "|".join(sorted((re.escape(r) for r in vocabulary.REACTIONS), key=len, reverse=True))
-    + r"|swell up|swelled up|itch|break out|throat clos\w+|throat swell\w*|lips swell\w*"
+    + r"|swell up|swelled up|sw[oe]ll(?:ed|en)? (?:my|his|her) (?:lips|face|tongue)|(?:(?:my|his|her|the) )?"
+    r"(?:lips|face|tongue|throat|eyes) (?:puff\w*|swell\w*|swoll?en|clos\w*|tighten\w*|itch\w*)(?: up| shut)?"
+    r"|(?:could|can)(?:n't| not|not) breathe|itchy|itched|itches|broke out|breaks out|breaking out|threw up|throws up"
+    r"|throwing up|vomited|vomits|wheezed|wheezy|collapsed?|passed out|faint(?:ed|s)?|puffed up|swelled|swells"
+    r"|sick to (?:my|his|her) stomach|itch|break out|throat clos\w+|throat swell\w*|lips swell\w*"
     r"|face swell\w*|tongue swell\w*|lips swelled|face swelled|can't breathe|vomit|throw up"
     r"|hive|rashes|wheeze|nauseous|nauseated)(?![a-z])"
 )
@@ -62,17 +77,50 @@ _SAID = {
     "tongue swell": "swelling of the tongue",
     "throat closing up": "throat closing",
     "break out": "rash",
-    "lip swelling": "swelling of the lips",
-    "swollen lips": "swelling of the lips",
-    "facial swelling": "swelling of the face",
-    "tongue swelling": "swelling of the tongue",
+    "broke out": "rash",
+    "breaks out": "rash",
+    "breaking out": "rash",
+    "itchy": "itching",
+    "itched": "itching",
+    "itches": "itching",
+    "threw up": "vomiting",
+    "throws up": "vomiting",
+    "throwing up": "vomiting",
+    "vomited": "vomiting",
+    "vomits": "vomiting",
+    "wheezed": "wheezing",
+    "wheezy": "wheezing",
+    "collapse": "collapse",
+    "collapsed": "collapse",
+    "passed out": "syncope",
+    "faint": "fainting",
+    "fainted": "fainting",
+    "faints": "fainting",
+    "puffed up": "swelling",
+    "swelled": "swelling",
+    "swells": "swelling",
 }
+_PART = re.compile(r"\b(lips|face|tongue|throat|eyes)\b")
+_BROKE_OUT = frozenset({"break out", "broke out", "breaks out", "breaking out"})
 _BESIDE = re.compile(
     r"[a-z][a-z -]{1,30}? ?(?::|-|–|—|\(|,|=)[ ]*(?:" + _REACTION.pattern.replace("?P<r>", "?:") + r")[a-z ,]{0,25}\)?"
 )
 _LABEL = re.compile(
     r"\b(?:reactions?(?: is| was)?[:=]?|reacts with|manifest\w* (?:as|by)"
-    r"|reaction type:?) ?(?P<r>[a-z][a-z ]{2,40})"
+    r"|reaction type:?|consist\w* of|in the form of) ?(?P<r>[a-z][a-z ]{2,40})"
+)
+_SHAPE = re.compile(
+    r"(?:\(|: | [-–—] | = |, (?=[a-z -]{3,25}$)|\b(?:causes?|caused|causing|gives? (?:me|him|her)|gave (?:me|him|her)"
+    r"|triggers?|triggered|produces?|produced|brings? on|brought on|leads? to|led to|results? in|resulted in|develop(?:s|ed)?"
+    r"|experienced?|suffer(?:s|ed)?|resulting in|leading to|i get|he gets|she gets)\b ?)"
+    r"(?:(?:an?|the|some|severe|mild|moderate|bad|marked|only|documented|recorded|reported) )*"
+    r"(?P<r>[a-z][a-z'-]{2,20}(?: (?!and|but|since|when|in|as|on|with|after|for)[a-z'-]{2,15}){0,2})"
+)
+_NOT_REACTION = re.compile(
+    r"\b(?:unknown|allerg\w*|intoleran\w*|severe|mild|moderate|high|low|date|patient|reactions?|avoid|list\w*|confirmed"
+    r"|noted|updated|reviewed|none|nil|see|per|reported|verified|unclear|unspecified|added|removed|active|drug|food"
+    r"|medications?|entered|record|chart|please|she|he|i|her|his|my|it|this|which|that|childhood|corrected|changed"
+    r"|correction|antibiotics?|class|not|no|now|also|is|was|are|documented|known|issues?|problems?|problem|trouble)\b"
 )
 
 
@@ -99,7 +147,11 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     listed = scene.sentence.section == "allergy"
     word = _ALLERGY.search(text)
     agents = _agents(scene)
-    reactions = list(_REACTION.finditer(text))
+    reactions = [
+        r
+        for r in _REACTION.finditer(text)
+        if not (r["r"] in ("faint", "collapse", "collapsed", "passed out", "fainted") and not word)
+    ]
     if not agents or scene.sentence.question or not (listed or word or reactions):
         if word and "allerg" in word.group() and not agents and not scene.sentence.question:
             return _unknown(scene)
@@ -107,7 +159,8 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     strong = (
         listed
         or word is not None
-        and re.search(r"allerg|anaphyl|intoleran|reaction|react|sensitiv|can(?:'t" r"|not)", word.group()) is not None
+        and re.search(r"allerg|anaphyl|intoleran|reaction|react|sensitiv|can(?:'t" r"|not)|avoid|contraindic|give|receive"
+            r"|prescribe|administer|agree|bad with|exposure|go near|use|have", word.group()) is not None
     )
     if not strong and _BESIDE.fullmatch(text) and agents[0].kind == "allergen" and agents[0].start == 0:
         strong = True
@@ -125,7 +178,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
         if (
             not agents
             or not fits
-            or not (_CAUSES.search(text) or re.search(r"\b(?:was|is)\b.*\b(?:not|never|rather than)\b", text))
+            or not (_CAUSES.search(text) or _BESIDE.search(text) or re.search(r"\b(?:was|is)\b.*\b(?:not|never|rather than)\b", text))
             or cues.conditional(text, 0, len(text))
         ):
             return [], [], frozenset()
@@ -134,7 +187,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     elif (
         not listed
         and word is not None
-        and not word.group().startswith(("allerg", "anaph", "intoler", "sensit", "react", "reaction"))
+        and not word.group().startswith(("allerg", "anaph", "intoler", "sensit", "hypersens", "react", "reaction"))
         and not reactions
     ):
         return [], [], frozenset()
@@ -150,8 +203,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     for i, agent in enumerate(agents):
         stop = agents[i + 1].start if i + 1 < len(agents) else len(text)
         begin = 0 if i == 0 else agent.start
-        denied = _DENIED.search(text) is not None
-        reaction = None if denied else _reaction(scene, reactions, begin, stop, agent, len(agents) == 1)
+        denied, reaction = _told(scene, reactions, begin, stop, agent, len(agents) == 1)
         start, end = (0, len(text)) if len(agents) == 1 else (agent.start, stop)
         out.append(
             scene.draft(
@@ -168,6 +220,14 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     places = [(r.start(), r.end()) for r in reactions] + [(a.start, a.end) for a in agents]
     stopped = cues.STOP.search(text) is not None and word is not None and "intoler" in word.group()
     return out, places, frozenset() if stopped else frozenset(a.start for a in agents)
+
+
+def _told(scene: Scene, reactions: list[re.Match], begin: int, stop: int, agent: Mention, alone: bool):
+    """(whether the allergy is denied, its reaction). What was entered by mistake is denied unless a reaction stands."""
+    if _DENIED.search(scene.text):
+        return True, None
+    reaction = _reaction(scene, reactions, begin, stop, agent, alone)
+    return reaction is None and cues.RETRACTED.search(scene.text) is not None, reaction
 
 
 def _agents(scene: Scene) -> list[Mention]:
@@ -254,24 +314,41 @@ def _reaction(
             continue
         holding.append(r)
     if holding:
-        names = list(
-            dict.fromkeys(_SAID.get(r["r"], r["r"]) for r in holding if r["r"] != "break out" or len(holding) == 1)
-        )
+        names = list(dict.fromkeys(_noun(r["r"]) for r in holding if r["r"] not in _BROKE_OUT or len(holding) == 1))
         pick = [names[-1]] if cues.ERROR.search(text) and len(names) > 1 else names
         return " and ".join(pick) if len(pick) < 3 else ", ".join(pick)
-    if any(begin <= m.start < stop and m.kind == "problem" for m in scene.mentions) and re.search(r"\bintoler", text):
-        return next(m.concept for m in scene.mentions if begin <= m.start < stop and m.kind == "problem")
+    for m in scene.mentions:
+        if m.kind == "problem" and begin <= agent.end <= m.start < stop and "allerg" not in m.concept:
+            between = text[agent.end:m.start]
+            if len(between) < 60 and not re.search(r"[;.]|\b(?:has|history|also|for|no|not|denies|other)\b", between):
+                return text[m.start:m.end]
     label = _LABEL.search(text, begin, stop)
-    if label:
+    if label and not _NOT_REACTION.search(label["r"]):
         return re.sub(r"^(?:to|of|with|is|was|a|an) ", "", label["r"].strip()) or None
+    shape = _SHAPE.search(text, agent.end, stop)
+    if shape and not _NOT_REACTION.search(shape["r"]) and not any(
+        a.start < shape.end("r") and shape.start("r") < a.end for a in scene.mentions
+    ):
+        return shape["r"].strip()
     return None
+
+
+def _noun(words: str) -> str:
+    """A reaction told by a verb as the noun for it."""
+    if words in _SAID:
+        return _SAID[words]
+    if words in vocabulary.REACTIONS or (part := _PART.search(words)) is None:
+        return "difficulty breathing" if words.endswith("breathe") else words
+    if "clos" in words or "tight" in words:
+        return "throat tightness" if "tight" in words else "throat closing"
+    return "itchy " + part[1] if "itch" in words else f"swelling of the {part[1]}"
 
 
 def _unknown(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozenset[int]]:
     """An allergen that no list has: "allergic to hazelnuts (hives)"."""
     text = scene.text
     m = re.search(
-        r"\ballergic to (?P<a>[a-z][a-z -]{2,30}?)(?=$|[,;:.(]| with| which| and (?:get|develop|break)"
+        r"\b(?:allergic|hypersensitive|allergy|hypersensitivity|anaphylaxis|anaphylactic reaction) to (?P<a>[a-z][a-z -]{2,30}?)(?=$|[,;:.(]| with| which| and (?:get|develop|break)"
         r"| causing| - )",
         text,
     ) or re.search(r"(?:^|[ ,;])(?P<a>[a-z][a-z-]{3,20}(?: [a-z]{3,12})?) allergy\b", text)
@@ -281,10 +358,9 @@ def _unknown(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozense
         m["a"],
     ):
         return [], [], frozenset()
-    denied = _DENIED.search(text) is not None
     reactions = list(_REACTION.finditer(text))
     agent = Mention("allergen", m["a"].strip(), m.start("a"), m.end("a"), False)
-    reaction = None if denied else _reaction(scene, reactions, 0, len(text), agent, True)
+    denied, reaction = _told(scene, reactions, 0, len(text), agent, True)
     draft = scene.draft(
         0,
         len(text),

@@ -53,6 +53,7 @@ _INFORMANT_AFTER = re.compile(
     r"keeps|sets up|assists|interprets|translat\w+|observed|relays|relayed|adds|insists"
     r"|joined|attends|attended|accompan\w+)\b"
 )
+_HEARD_OF = re.compile(r"[ ,]*(?:(?:is|was|are|were)[ ])?(?:reported|said|noted|described)[ ](?:to (?:have|be)|as having)\b")
 _PATIENT_AGAIN = re.compile(
     r"\b(?:patient|pt|i(?=['’ ])|i'm|i've|you|your|(?:but|whereas|while|though|however) (?:he"
     r"|she|her|his|the patient)|himself|herself|myself|"
@@ -62,7 +63,8 @@ _AFTERWARDS = re.compile(
     rf"^[ ,:(\-–—]{{0,4}}(?:(?:is|are|was)[ ](?:what|the (?:one|dose)|one)[ ](?:that[ ])?(?:my"
     rf"|his|her|the|our|your)[ ])?(?:(?:\w+[ ]){{0,4}}?(?:in|by|of|on|on the part of|affects?"
     rf"|affected|affecting|among)[ ](?:(?:the|his|her|my|your|a|an|their|both|one|two|multiple"
-    rf"|patient's|pt's)[ ]){{0,2}})?"
+    rf"|patient's|pt's)[ ]){{0,2}}|(?:(?:is|was|(?:is |was )?(?:something|an illness|a condition|what)(?: that| which)?"
+    rf"|which|that|took|killed|claimed|struck)[ ]){{1,2}}(?:both[ ]of[ ])?(?:my|his|her|the|our)[ ])?"
     rf"{_RELATIVE}\b"
 )
 _WHAT_THEY_TAKE = re.compile(
@@ -79,6 +81,7 @@ def experiencer(text: str, start: int, end: int, section: str | None) -> str:
             if pattern is not _FAMILY_HISTORY and (
                 _INFORMANT_BEFORE.search(before, max(0, m.start() - 60), m.start())
                 or _INFORMANT_AFTER.match(text, start - len(before) + m.end())
+                and not _HEARD_OF.match(text, start - len(before) + m.end())
             ):
                 continue
             if m.start() > at:
@@ -195,6 +198,8 @@ _PSEUDO = re.compile(
     r"|ruled)|can ?not (?:be )?(?:exclude|excluded|rule|ruled)|"
     r"can'?t (?:be )?(?:exclude|excluded|rule|ruled)|not (?:certain|sure|clear) (?:if|whether|that)"
     r"|unable to (?:exclude|rule)|not (?:necessarily|just|merely)|does ?n[o']t (?:exclude|rule)"
+    r"|(?<!able )to (?:help )?(?:exclude|rule out)|(?:must|should|need to|let's|let us) (?:exclude|rule out)"
+    r"|not (?:yet )?(?:been )?(?:formally |fully |definitively )?(?:excluded|ruled out)"
     r"|did ?n[o']t (?:improve|resolve|help)|no (?:known )?(?:drug )?allerg\w+|"
     r"no relief|no (?:medications?|treatment|therapy|meds) (?:for)|not (?:taking|on|using)|without (?:taking"
     r"|medication)|not tolerat\w+|no response|never (?:went away|resolved|cleared|improved)|no (?:good"
@@ -208,7 +213,9 @@ _NEGATED_BEFORE = re.compile(
     r"|y)(?: \w+){0,2} from|over (?:the|his|her|my)|got over|cleared of|cured of|"
     r"unremarkable for|doubt|unlikely(?: to (?:be|have|represent))?|declines any|stopped having|no longer (?:has|have"
     r"|having|gets?|getting|reports?|suffers?|complains?|experienc\w+|bothered)|rid of|relieved of|"
-    r"refutes?|cessation of|disappearance of|zero|nil|never (?:a )?(?=smok)|no more|asymptomatic from|negated"
+    r"refutes?|cessation of|disappearance of|(?:would|would have|wo|should)n['’]?t (?:say|have)|not (?:been )?(?:bothered|troubled"
+    r"|complaining|suffering)|lost (?:all|the) (?:symptoms|signs) of|clear of|done with|put paid to|exonerat\w+"
+    r"|no trace of|no sign of|nothing to (?:suggest|indicate|support)|no suggestion of|no suspicion of|zero|nil|never (?:a )?(?=smok)|no more|asymptomatic from|negated"
     r"|inconsistent with|argues? against|not (?:suggestive|consistent|indicative)|-ve)\b|(?<![\w-])-(?=[a-z])|\(-\)"
 )
 _NEGATED_AFTER = re.compile(
@@ -219,11 +226,17 @@ _NEGATED_AFTER = re.compile(
     r"|definitively|effectively|safely|clinically|thankfully|really|pretty|much|quite|it|they|"
     r"got|gotten|went|reported|as|of|history|work-?up|test(?:ing|s)?|screen(?:ing)?|scan|imaging|in|on|the|treatment"
     r"|antibiotics|course|after|with|finishing|infection|pain|swelling|a|week|month|over|past|last|few|days|weeks|at"
-    r"|this|time|point|cleared up and|is now|both|legs)[\s,]+){0,7}?"
+    r"|this|time|point|cleared up and|is now|both|legs|came|come|back|turned|out|returned|serology|antibod(?:y|ies)"
+    r"|markers?|biops(?:y|ies)|cultures?|swabs?|doppler|ultrasound|ct|mri|x-?ray|angiogram|panel|investigations?|blood"
+    r"|bloods|tests|picture|possibility|successfully|formally|officially|since)[\s,]+){0,7}?"
     r"(?:rule[dr] out|r/o'?e?d|excluded|resolved|resolve[sd]?|resolution|negative|neg\b|absent|denied|unlikely|gone"
     r"|cleared(?: up)?|clear(?: now)?$|went away|gone away|go(?:es)? away|disappeared|vanished|subsided|healed"
     r"|settled(?: down)?|in (?:full |complete )?remission|remitted|"
-    r"passed|abated|stopped(?! (?:the|his|her|my|taking|using|it|responding|working))|ceased|no longer (?:present"
+    r"passed(?! (?:out|a))|abated|sorted(?: (?:itself|themselves))? out|dried up|(?:taken )?off the (?:table|list)"
+    r"|treated successfully|successfully treated|wor[ne]n? off|died down|died away|r[ua]n (?:its|their) course"
+    r"|burn(?:ed|t) (?:itself )?out|eliminated|discounted|dismissed|not the (?:case|cause|answer|problem|diagnosis)"
+    r"|no longer a feature"
+    r"|(?:has|have) left (?:me|him|her)|melted away|cleared (?:completely|entirely|fully)|stopped(?! (?:the|his|her|my|taking|using|it|responding|working))|ceased|no longer (?:present"
     r"|an issue|a problem|an active|active|bother\w*|a concern|there|occurring|happening|seen|evident|troubl\w+)"
     r"|not (?:found|seen|present|detected|identified|demonstrated|confirmed|supported|recurred|come back|returned"
     r"|visuali[sz]ed|evident|noted|reported|there|felt to be|what|it)|"
@@ -233,6 +246,12 @@ _NEGATED_AFTER = re.compile(
     r"|refuted|history: none|did not (?:recur|return)|better and gone|dissipated|lifted|"
     r"faded(?: away)?|eradicated|quiet now|all gone|finished|completely better|fully better|100% better"
     r"|back to normal|normali[sz]ed|recovered)(?![\w])"
+)
+_CLEAR_AFTER = re.compile(
+    r"^[ ](?:(?:work-?up|tests?|testing|serology|screen(?:ing)?|scan|imaging|panel|biopsy|cultures?|swabs?|antibod(?:y|ies)"
+    r"|markers?|doppler|investigations?|bloods?|results?|studies|study|evaluation)[ ]){1,3}"
+    r"(?:(?:was|were|is|are|has|have|been|come|came|back|returned|all|entirely|completely|turned|out|proved|now)[ ]){0,4}"
+    r"(?:normal|clear|reassuring|unremarkable|negative|unrevealing|benign)\b"
 )
 _NOT_GONE_AFTER = re.compile(
     r"^[\s,:]{0,3}(?:\w+[ ]){0,3}?(?:not|never|n't|hasn't|haven't|isn't"
@@ -258,20 +277,33 @@ _UNCERTAIN_BEFORE = re.compile(
     r"|unclear (?:if|whether)|(?:make|be) sure (?:it'?s?|this|that|he|she"
     r"|you) (?:is|isn't|does|doesn't|do|don't|not|are)|not sure (?:if|whether)|not certain (?:if|whether)|whether"
     r"|raises? the (?:possibility|question|concern|suspicion)|possibility of|working diagnosis(?: of| is)?"
+    r"|compatible with|consistent with|in keeping with|(?:would|could|might|may) (?:well )?(?:be|fit|represent|reflect"
+    r"|indicate)|fits? (?:best )?with|points? (?:to|towards?)|pointing (?:to|towards?)|favou?r(?:s|ed|ing)?"
+    r"|lean(?:s|ing)? towards?|hints? (?:at|of)|hinting at|dealing with|chance (?:of|that)|(?:being )?(?:tested|screened"
+    r"|scanned|assessed|evaluated|worked up|looked at|seen|referred) for (?:possible|suspected)|testing (?:me|him|her|you"
+    r"|the patient) for|checking (?:me|him|her|you) for|(?:in|a|some|under) question of|entertain(?:ed|ing)?|could it be"
+    r"|what (?:looks|seems) like|ruling out|believed to (?:be|have)|speculat\w+|impression of (?:possible|probable)"
     r"|provisional|tentative|investigat(?:e|ed|ing|ion) for|assess(?:ed|ing|ment)? for|does ?n[o']t (?:exclude"
     r"|rule out))\b|\?(?=\s?\w)"
 )
 _UNCERTAIN_AFTER = re.compile(
     r"^[\s,:()\-–—]{0,4}(?:(?:is|are|remains?|was|still|also|being|has|have|been|a|an|as|the|very|strongly|highly|at"
     r"|least|now|felt|thought|to|be|not|yet|considered|seems?|appears?|only|just|high|low|on|in|our|top"
-    r"|of)[\s]+){0,5}?"
+    r"|of|our|my|very much|list|currently)[\s]+){0,5}?"
     r"(?:possible|possibly|suspected|suspicion|probable|likely(?! (?:due|caused|from|secondary|related|because|a side"
     r"|triggered|attribut\w+|a reaction|precipitated|induced|the result|as a result))|questionable|can(?:not| ?not"
     r"|'t) be (?:excluded|ruled out)|(?:ruled out|excluded) yet|worked up|differential|under (?:consideration"
     r"|investigation|evaluation)|"
-    r"(?:possibility|concern|consideration|question|presumed)\b|queried|unconfirmed|\?|work-?up (?:pending|ordered"
+    r"(?:possibilit(?:y|ies)|concern|consideration|question|presumed|list of (?:possibilities|differentials)|the cards|radar"
+    r"|being (?:considered|entertained|investigated|explored|queried|looked (?:into|for)|worked up|tested for|evaluated)"
+    r"|in the frame|not certain|uncertain|unproven|not (?:yet )?(?:been )?(?:proven|established|confirmed yet)"
+    r"|yet to be (?:confirmed|proven|excluded|ruled out)|awaiting (?:confirmation|test|results?|scan))\b|queried|unconfirmed|\?|work-?up (?:pending|ordered"
     r"|underway|in progress|planned|sent)|to be (?:ruled out|excluded|confirmed)|needs to be (?:ruled out|excluded"
-    r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:been )?(?:ruled out|excluded))"
+    r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:yet )?(?:been )?(?:formally |fully |definitively )?(?:ruled out|excluded))"
+)
+_PROVISIONAL = re.compile(
+    r"\b(?:provisional|working|tentative|presumptive|presumed|possible|suspected|differential|likely|probable|query"
+    r"|leading|initial|preliminary) diagnos\w+[^,;]{0,20}$"
 )
 _POSITIVE_BEFORE = re.compile(
     r"\b(?:confirm(?:s|ed|ing|ation of)?|positive for|diagnos(?:ed|is|es) (?:with|of|as|is)"
@@ -300,6 +332,10 @@ def polarity(text: str, start: int, end: int, named: Sequence[tuple[int, int]] =
     pseudo = [(low + m.start(), low + m.end()) for m in _PSEUDO.finditer(before)]
     unsure = _UNCERTAIN_BEFORE.search(before) or (before.rstrip().endswith("?") or None)
     confirmed = _POSITIVE_BEFORE.search(before) or _POSITIVE_AFTER.match(after)
+    if confirmed and _PROVISIONAL.search(before):
+        return "UNCERTAIN"
+    if _CLEAR_AFTER.match(after):
+        return "NEGATED"
     if _UNCERTAIN_AFTER.match(after) and not confirmed:
         return "UNCERTAIN"
     gone = _NEGATED_AFTER.match(after)
@@ -341,8 +377,20 @@ def _negated_gone(after: str, gone: re.Match) -> bool:
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------
 
+_WRONG = (
+    r"mis(?:took|understood|copied|dictated|keyed|filed|quoted|spoke|transcribed|reported|stated|entered|recorded|typed"
+    r"|read|heard|labell?ed|coded|charted|documented|written|attributed|print|represented|interpreted|remembered|noted)"
+    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|invalid(?:ated)?|void|untrue|inexact"
+    r"|(?:is|was|were|are) ?(?:not|n't) (?:right|accurate|true|what (?:he|she|i|they|the patient))"
+    r"|slip of the pen|clerical|mis-?click\w*|copy-?(?:paste|forward)\w*|copied forward|carried (?:over|forward)"
+    r"|pulled (?:over|forward|in)|autopopulated|auto-populated|set(?:s|ting)? the record straight|contrary to"
+    r"|ha(?:e)?moly[sz]ed|contaminated|re-?issued|(?:has|had) (?:always|never) been|always was|all along|should never"
+    r"|supersedes? the (?:earlier|previous|prior|last)|replaces? the (?:value|result|figure|report|earlier|previous"
+    r"|prior)|charting|overrides?|to be corrected|ought to (?:be|read|say|have)|meant to (?:say|write|type|read)"
+    r"|was meant to|rather than the"
+)
 ERROR = re.compile(
-    r"\b(?:in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
+    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
     r"|incorrect(?:ly)?|wrong(?:ly)?|inaccurate(?:ly)?|misdiagnos\w+|miscod\w+|mislabel\w+|mistyped|misread|misheard"
     r"|mis-?recorded|mis-?entered|mis-?stated|typo(?:graphical)?|"
     r"amend(?:ed|ment|s)?|correct(?:ed|ion|s)\b|correction|corrigendum|revis(?:ed|ion)|should (?:have been|read|be"
@@ -356,6 +404,16 @@ RETRACTED = re.compile(
     r"|appear(?:s|ed)|included|attributed|assigned|diagnosed|copied|imported|transcribed"
     r"|written)\b[^;.]{0,45}?\b(?:in error|by mistake|by error|by accident|mistakenly|erroneously|incorrectly|wrongly"
     r"|inadvertently)\b|"
+    r"\b(?:coding|charting|clerical|transcription|documentation|data[- ]entry|dictation|filing|billing|template|recording"
+    r"|typing|scribal|copy-?paste|copy-?forward|registration|labell?ing) (?:mistake|error|slip|artifact|mishap)|\bmix-?up"
+    r"|\bmixed up\b|\bdo(?:es)? not apply|\bdoesn't apply|\b(?:should|ought) (?:not|never)(?: to)? (?:have been|be)\b"
+    r"|\b(?:carried|copied|pulled|brought) (?:over|forward|across)\b[^;.]{0,40}\b(?:another|other|wrong|someone)"
+    r"|\b(?:another|other|different) patient's\b|\bsomeone else's\b|\b(?:please|kindly|to) (?:disregard|ignore|strike"
+    r"|delete)\b|^(?:disregard|ignore|strike|delete)\b|\bdiagnos\w+[^;.]{0,40}\b(?:retract\w+|rescinded|withdrawn|revoked"
+    r"|removed|deleted|struck|invalid|void)\b|\b(?:retract\w*|rescind\w*|withdraw|revok\w+) (?:the )?(?:\w+ ){0,2}diagnos"
+    r"|\b(?:is|was)n't (?:mine|his|hers|the patient's|theirs)\b|\b(?:is|was|are) not (?:actually |really )?(?:mine|hers"
+    r"|his|the patient's)\b|\bdo(?:es)?(?: not|n't) belong\b|\bunfounded\b|\bnever (?:true|applied|applicable|existed"
+    r"|diagnosed|carried)\b|\bmislabel\w*|\bmiscoded\b|\bmis-?(?:filed|entered|recorded|charted|attributed|documented)\b|"
     r"\b(?:erroneous|mistaken|incorrect|wrong|inadvertent)(?:ly)? (?:entry|diagnos\w+|label\w*|list\w*|enter\w*"
     r"|record\w*|add\w*|cod\w*|chart\w*|document\w*|attribut\w*|note\w*)|"
     r"\b(?:was|is|were|as) (?:an? )?(?:mistake|error|wrong|incorrect|misdiagnosis|charting error|data entry error"
@@ -387,9 +445,18 @@ STOP = re.compile(
     r"ran its course|last dose (?:was )?(?:taken|given)|rescind\w*|cessation of|stoppage"
     r"|no (?:further )?need (?:to (?:continue|take)|for)|nixed|pulled the plug on|taken away|without the"
     r"|discharged off|off of|phase[sd]? out|is out\b|through with|done with|put (?:a stop|an end) to|can go without"
-    r"|say goodbye)(?!\w)"
+    r"|say goodbye|said goodbye|not to be (?:continued|taken|given|restarted|resumed|renewed)|not to (?:continue|take"
+    r"|restart|resume)|cut (?:from|out of)|omit(?:ted|ting)?|(?:has|have|had)(?: not|n't) (?:touched|had any|been given)"
+    r"|(?:threw|thrown|tossed|chucked|binned|poured) (?:out|away|it|the|my|his|her)|dispensed with|(?:struck|crossed|taken|came"
+    r"|removed) off|lapsed|left off|leave off|leave out|left out|scrapped|axed|shelved|retired|wound down"
+    r"|brought to an end|called time on|not (?:being )?(?:renewed|refilled)|gave up on|done taking|cleared off|erased"
+    r"|deleted|ceasing|wean from|no further(?! (?:increase|change|titration|adjust))|cessation|bring to an end"
+    r"|(?:let|have) (?:him|her|the patient|you) (?:come )?off|made to stop|told to stop|discharged without)(?!\w)"
 )
-OFF = re.compile(r"(?:^|[,;:.(] ?|\bpt |\bpatient |\bnow )off (?:of |her |his |my |the )?$")
+OFF = re.compile(
+    r"(?:(?:^|[,;:.(] ?|\bpt |\bpatient |\bnow |\bis |\bi'm )off(?: of)?|\bno more|\bwithout)"
+    r"(?: (?:of|her|his|my|your|the|any))*[ ]$"
+)
 NOT_STOP = re.compile(
     r"\b(?:do not|don't|never|should not|shouldn't|without|not to|did not|didn't|has not|hasn't|have not|haven't"
     r"|avoid|rather than|no plans? to|no need to|not|can't|cannot|not been|won't|will not|must not|refuses to"
@@ -438,12 +505,13 @@ OLD_BEFORE = re.compile(
     r"|figure|level|listing)?(?: of| was| is| at)?|before|was previously|as opposed to|away from)|(?<!\w)(?:ex-"
     r"|\bno ))"
     r"[ ]*(?:(?:at|the|of|on|a|an|dose|taking|as|value|was|is|about|just|only|reported|recorded|listed|being|total"
-    r"|mistaken|erroneous|incorrect|wrong|result|reading|once|her|his|prior|previous|reported as|stated|it)[ ])*$"
+    r"|mistaken|erroneous|incorrect|wrong|result|reading|released|issued|given|documented|charted|entered|noted|stated"
+    r"|published|quoted|called|resulted|read|shown|logged|written|as|figure|entry|once|her|his|prior|previous|reported as|stated|it)[ ])*$"
 )
 NEW_BEFORE = re.compile(
     r"(?:\b(?:to|now|actually|is|should (?:read|be|say|have been|have read)|(?:new|right|true|actual|corrected"
     r"|correct|real|proper|current|revised|amended) (?:dose|value|result|one|number|figure|dosage|amount|reading"
-    r"|level|strength)?|says|reads|really|equals|in fact(?: takes| taking)?|will be|be|takes|taking|today|at)|->|→|=>"
+    r"|level|strength)?|says|reads|ought to (?:be|read|say)|(?:has|had) always been|always been|always was|meant to be|really|equals|in fact(?: takes| taking)?|will be|be|takes|taking|today|at)|->|→|=>"
     r"|—>|-->)"
     r"[ ]*(?:(?:is|was|be|to|at|of|a|an|the|only|just|dose|takes|taking|on|now|about|currently|actually|in|fact|being"
     r"|up|down|she|he|i|total)[ ])*$"
@@ -457,7 +525,8 @@ RECORDED = re.compile(
 WRONG_AFTER = re.compile(
     r"^[^;]{0,30}?\b(?:in error|by mistake|by error|mistaken\w*|erroneous\w*|incorrect\w*"
     r"|wrong\w*|is not right|was not right|an error|a mistake|a typo|inaccurate\w*"
-    r"|reporting error|was (?:a |an )?(?:\w+ )?error|misread|misprint|does not apply)\b"
+    r"|reporting error|was (?:a |an )?(?:\w+ )?error|mis(?:read|print|heard|typed|keyed|quoted|copied)|ha(?:e)?moly[sz]ed"
+    r"|invalid|void|spurious|contaminated|not (?:true|accurate|right|correct)|does not apply)\b"
 )
 ARROW_AFTER = re.compile(r"^[ ]*(?:->|→|=>|-->|—>|>|to\b|up to\b|down to\b)")
 GOAL = re.compile(
@@ -470,7 +539,7 @@ GOAL = re.compile(
 # ---- what the last word on a slot is: a correction, or a change -----------------------------------------------------
 
 _CORRECTS = re.compile(
-    r"\b(?:in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
+    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
     r"|incorrect(?:ly)?|wrong(?:ly)?|inaccurate(?:ly)?|mis(?:recorded|entered|stated|reported|typed|read|heard"
     r"|labell?ed|coded|transcribed|diagnosed|charted|documented|written)|mis-\w+ed|"
     r"typo(?:graphical)?|amend(?:ed|ment|s)?|correct(?:ed|ion|s)\b|corrigendum|should (?:have been|read|say|have read"

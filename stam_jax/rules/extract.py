@@ -34,7 +34,8 @@ _YES = re.compile(
 )
 _NO = re.compile(
     r"(?:no|nope|nah|none|not (?:at all|really|that i know|any|lately|recently)|never|negative|i don't"
-    r"|i haven't|denies|nothing)\b"
+    r"|i haven't|denies|nothing|(?:all |completely |totally |long )?gone|(?:it'?s |that'?s |they'?re )(?:all )?gone"
+    r"|resolved|cleared(?: up)?|absent|nil)\b"
 )
 
 

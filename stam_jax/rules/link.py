@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -17,16 +18,33 @@ _BECAUSE = (
     r"|as a result of|complication of|triggered by|on account of|"
     r"(?:after|since|when|following|ever since|once)(?: \w+){0,3}? (?:start\w*|began|beginning|begun"
     r"|initiat\w+|taking|put on|going on|increas\w+|commenc\w+)|after|since|from|blam\w+ (?:it )?on"
-    r"|related to|consequence of|stemming from|thanks to|explained by|reaction to|linked to starting|with)"
+    r"|related to|provoked by|precipitated by|set off by|produced by|driven by|put(?:ting)? (?:it |this |that )?down to"
+    r"|pinn(?:ed|ing) (?:it |this )?on|trac(?:ed|ing) (?:it |this )?(?:back )?to|ascrib\w+ (?:it |this )?to|aris(?:es?|ing)"
+    r" (?:from|out of)|sequela\w* of|manifestation of|attributable to|stems? from|down to|courtesy of|toxicity (?:of|from)"
+    r"|upon (?:starting|initiation of)|on starting|in response to|result of|consequence of|stemming from|thanks to|explained by|reaction to|linked to starting|with)"
 )
 _CAUSES = (
     r"(?:caus\w+|giv(?:es|ing|en)|gave|mak(?:es|ing)|made|led to|leads to|trigger\w*|induc\w+|result(?:s"
-    r"|ed) in|produc\w+|bring(?:s|ing)? on|responsible for|to blame for|behind|the culprit|is why)"
+    r"|ed|ing) in|leading to|produc\w+|bring(?:s|ing)? on|brought on|responsible for|to blame for|behind|culprit|is why"
+    r"|offender|provok\w+|precipitat\w+|set(?:s|ting)? off|contribut\w+ to|account(?:s|ed|ing)? for|explain(?:s|ed|ing)?"
+    r"|underl(?:ies|ying)|progress\w+ to|complicated by|evolv\w+ into|(?:reason|trigger|source|cause) (?:of|for))"
 )
+_BLAMED = re.compile(
+    r"[ ](?:is|was|being|seems?|looks?|appears?|may be|might be|to be|as|felt to be)(?: \w+){0,4}? (?:culprit|to blame"
+    r"|responsible|cause|offender|behind (?:it|this)|reason|trigger|blamed|implicated|incriminated)\b"
+    r"|[ ](?:blamed|implicated|suspected|incriminated|the culprit)\b"
+)
+_OWING = re.compile(
+    r"\b(?:because of|due to|owing to|as a (?:result|consequence) of|on account of|thanks to|secondary to)"
+    r"(?: (?:the|his|her|my|your|their|long-?standing|chronic|poorly|controlled|uncontrolled))*[ ]$"
+)
+_ACCUSED = re.compile(r"\b(?:blam\w+|fault\w*|implicat\w+|accus\w+|hold\w* |held )(?: (?:the|his|her|my|your))*[ ]*$")
 _TOGETHER = re.compile(
     r"\b(?:associated with|in (?:a |the )?(?:patient|setting|context|someone|person|man"
-    r"|woman)s? (?:with|of)|in association with|linked (?:to|with)|together with|alongside"
-    r"|accompany\w*|comorbid with|related to|connected (?:to|with)|goes? (?:along |together )?with"
+    r"|woman)s? (?:with|of)|in conjunction with|in tandem with|in connection with|hand in hand with|as part of|in concert with"
+    r"|(?:seen|found|occurr\w+|present\w*|together|common\w*) (?:\w+ ){0,2}(?:in|with)|co-?exist\w*|co-?occur\w* with"
+    r"|concomitant with|coincid\w+ with|against (?:a|the) background of|cluster\w* with|in association with|linked (?:to|with)|together with|alongside"
+    r"|accompan\w*|comorbid with|connected (?:to|with)|goes? (?:along |together )?with"
     r"|coexist\w* with|concurrent with|on (?:a|the) background of|tied to|with (?:known|underlying"
     r"|concomitant|coexisting))\b"
 )
@@ -80,6 +98,12 @@ def _relation(new: Memory, old: Memory, others: Sequence[Memory]) -> tuple[str, 
     return None
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _line(text: str) -> str:
+    """In lower case, its words one blank apart."""
+    return " ".join(text.lower().split())
+
+
 def _named(text: str, concept: str | None) -> list[tuple[int, int]]:
     return [(m.start, m.end) for m in named(text) if m.concept == concept]
 
@@ -115,7 +139,7 @@ def _treats(dose: Memory, problem: Memory, others: Sequence[Memory]) -> bool:
 
 def _meant(dose: Memory) -> set[str]:
     """What the sentence of a dose says it is for."""
-    text = " ".join(dose.text.lower().split())
+    text = _line(dose.text)
     found = {
         m.concept
         for m in named(text)
@@ -133,7 +157,7 @@ def interact(a: str, b: str) -> bool:
 def _causes(cause: Memory, effect: Memory) -> bool:
     """The effect's sentence, or a stop's, says that the one brought about the other."""
     for text in dict.fromkeys((effect.text, cause.text if cause.attribute == "dose" else effect.text)):
-        low = " ".join(text.lower().split())
+        low = _line(text)
         spots = named(low if len(low) == len(text) else text)
         effects = [m for m in spots if m.concept == effect.concept]
         if not effects:
@@ -149,9 +173,15 @@ def _causes(cause: Memory, effect: Memory) -> bool:
                     first is e
                     and cause.polarity == "AFFIRMED"
                     and re.search(rf"\b{_BECAUSE}\b", between)
-                    and not _TOGETHER.search(between)
+                    and (cause.attribute == "dose" or not _TOGETHER.search(between))
                     and not (cause.attribute == "status" and re.search(r"\b(?:after|since|with)\b", between))
                 ):
+                    return True
+                if first is e and cause.polarity == "AFFIRMED" and _BLAMED.match(low[c.end:c.end + 60]):
+                    return True
+                if first is c and cause.polarity == "AFFIRMED" and _OWING.search(low[max(0, c.start - 40):c.start]):
+                    return True
+                if first is c and re.search(r"\bfor\b", between) and _ACCUSED.search(low[max(0, c.start - 40):c.start]):
                     return True
                 if first is c and (
                     re.search(rf"\b{_CAUSES}\b", between)
@@ -197,8 +227,10 @@ class _Spot:
 
 def _together(a: Memory, b: Memory) -> bool:
     """The sentence of `a` names `b` beside it."""
-    low = " ".join(a.text.lower().split())
-    here, there = _named(low, a.concept), _named(low, b.concept)
+    low = _line(a.text)
+    if not (there := _named(low, b.concept)):
+        return False
+    here = _named(low, a.concept)
     if any(_TOGETHER.search(low[min(x[1], y[1]):max(x[0], y[0])]) for x in here for y in there if x != y):
         return True
     return bool(here) and any(_BESIDES.search(low[max(0, y[0] - 40):y[0]]) for y in there)

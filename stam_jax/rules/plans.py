@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stam_jax.clinical_time import bounds, resolve
-from stam_jax.rules import cues
+from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import intervals
 from stam_jax.rules.scene import Scene
@@ -15,6 +15,7 @@ _WATCH = re.compile(
     r"\b(?:check\w*|monitor\w*|draw\w*|drawn|test\w*|measur\w*|level\w*|labs?|blood ?work|blood|panel"
     r"|surveillance|follow\w*|repeat\w*|recheck\w*|plan|need\w*|requir\w*|schedul\w*|order\w*"
     r"|obtain\w*|get\w*|exam\w*|screen\w*|come in|comes in|coming in|due|track\w*|watch\w*|done|while"
+    r"|look\w*|assess\w*|evaluat\w*|review\w*|keep an eye|eye on|bloods?|sample\w*|taken|trend\w*|read|timed"
     r"|on|because|since|with|for|during|as long as|to be|will|should|must|has to|have to|having"
     r"|have)\b"
 )
@@ -61,20 +62,48 @@ _GENERIC = re.compile(
     r"|with)[a-z][a-z-]{1,20}){0,3}) (?:is |has been |was |are |will be )?(?:now "
     r"|already )?(?:scheduled|booked|arranged|set(?: up)?|planned|slated) (?:for|on)\b"
 )
+_BOOKED_FOR = re.compile(
+    r"\b(?:(?:booked|scheduled|down|lined up|set up|arranged|slated|due|listed|pencill?ed)(?: in)? for"
+    r"|appointment (?:for|with)|(?:going|goes|coming|attending|attends|to attend|will attend|to have|seeing|sees|will see)"
+    r"(?: in)?(?: for| to)?) (?:an? |the |her |his |my |your )?(?P<np>[a-z][a-z-]{2,20}(?: (?!on|for|with|in|at"
+    r"|appointment|and|is|was)[a-z][a-z-]{1,20}){0,2}) (?:on|for|at|in) "
+)
 _REFERRED = re.compile(
     r"\breferr(?:ed|al) (?:to|for) (?:an? |the )?(?P<np>[a-z][a-z-]{2,20}(?: (?!on|for|with"
     r"|appointment|and)[a-z][a-z-]{1,20}){0,2})(?=$|[,;:.(]| on| for| with| and| appointment)"
 )
 _NOT_NP = re.compile(
-    r"\b(?:follow|visit|return|next|it|this|that|which|appointment|he|she|patient|call|everything"
+    r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow|follow|visit|return|next|it|this|that|which|appointment|he|she|patient|call|everything"
     r"|session|meeting|discharge|questions?|results?|labs?|plan)\b"
+)
+
+
+_ORGANS = {
+    "gallbladder": "cholecystectomy",
+    "gall bladder": "cholecystectomy",
+    "appendix": "appendectomy",
+    "womb": "hysterectomy",
+    "uterus": "hysterectomy",
+    "tonsils": "tonsillectomy",
+    "thyroid": "thyroidectomy",
+    "spleen": "splenectomy",
+    "prostate": "prostatectomy",
+    "kidney": "nephrectomy",
+}
+_REMOVED = re.compile(
+    rf"\b(?P<organ>{'|'.join(_ORGANS)})\b(?: (?:was|were|has|have|had|been|is|got|being|surgically|laparoscopically"
+    r"|all)){0,4} (?:removed|taken out|out|excised|came out|whipped out|resected)\b"
+)
+_REPLACED = re.compile(
+    r"\b(?P<part>(?:(?:right|left) )?(?:hip|knee|shoulder)|(?:aortic|mitral) valve)(?: joint)?"
+    r"(?: (?:was|were|has|have|had|been|got|surgically)){0,4} replaced\b"
 )
 
 
 def monitoring(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]]]:
     """Plans of repeated tests, and the places of the tests."""
     text = scene.text
-    watched = _once(scene.of_kind("monitor"))
+    watched = _once(scene.of_kind("monitor")) or _levels(scene)
     if not watched or scene.sentence.question:
         return [], []
     every = [w for w in intervals(text)]
@@ -130,6 +159,16 @@ def monitoring(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]]]:
         if not shared:
             used.add(chosen.start)
     return out, places
+
+
+_LEVEL = re.compile(r"\b(?:levels?|troughs?|concentrations?)\b")
+
+
+def _levels(scene: Scene) -> list[Mention]:
+    """The level of a drug that stands apart from its name: "lithium requires a level each quarter"."""
+    level = _LEVEL.search(scene.text)
+    named = [f"{m.concept} level monitoring" for m in scene.of_kind("drug")] if level else []
+    return [Mention("monitor", c, level.start(), level.end()) for c in named if c in vocabulary.MONITORING][:1]
 
 
 def _once(found: list[Mention]) -> list[Mention]:
@@ -204,7 +243,7 @@ def appointments(scene: Scene, taken: list[tuple[int, int]]) -> tuple[list[Draft
         )
         places.append((m.start, m.end))
     if not named and not scene.of_kind("drug", "measure", "monitor") and ahead is not None:
-        m = _GENERIC.search(text) or _REFERRED.search(text)
+        m = _GENERIC.search(text) or _REFERRED.search(text) or _BOOKED_FOR.search(text)
         if m and not _NOT_NP.search(m["np"]):
             out.append(
                 scene.draft(
@@ -235,6 +274,11 @@ def procedures(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
         return []
     out = []
     found = [(m.concept, m.start, m.end) for m in _once(scene.of_kind("procedure"))]
+    found = found or [(_ORGANS[m["organ"]], m.start("organ"), m.end()) for m in _REMOVED.finditer(text)]
+    found = found or [
+        (m["part"] + " replacement", m.start("part"), m.end())
+        for m in _REPLACED.finditer(text)
+    ]
     if not found and _SURGERY_CUE.search(text) and not scene.of_kind("drug"):
         found = [
             (" ".join(m["np"].split()), m.start("np"), m.end("np"))

@@ -139,6 +139,9 @@ _INTERVAL = re.compile(
     rf"|(?:once[ \n])?(?:each|per)[ \n](?P<each>day|week|month|quarter|year)\b"
     rf"|(?:once|one[ \n]time)[ \n](?:an?|per|every|each)[ \n](?P<once>day|week|month|quarter|year)\b"
     rf"|(?:twice|two[ \n]times|2[ \n]?x)[ \n](?:an?|per|each|every)[ \n](?P<twice>week|month|year)\b"
+    rf"|(?P<often>three|3|four|4)[ \n]?(?:times|x)[ \n](?:an?|per|each|every)[ \n]year"
+    rf"|(?:once[ \n])?(?:an?|per|each|every)[ \n](?P<fortnight>fortnight)"
+    rf"|(?:on[ \n])?alternate[ \n](?P<alternate>day|week|month)s?"
     rf"|q[ \n]?\.?(?P<q>[0-9]{{1,2}})?(?:[ \n]?-[ \n]?[0-9]{{1,2}})?[ \n]?(?P<qunit>days?|weeks?|wks?|months?|mos?"
     rf"|mths?|years?|yrs?|d|w|m|y)\b"
     rf"|(?P<nly>[0-9]{{1,2}}|{_SMALL})[ \n-](?P<nlyunit>week|month|day|year)ly\b"
@@ -277,6 +280,12 @@ def _interval(m: re.Match) -> str | None:
         return "every 3 months" if unit == "quarter" else f"every {unit}"
     if m["twice"]:
         return {"week": "twice a week", "month": "every 2 weeks", "year": "every 6 months"}[m["twice"].lower()]
+    if m["often"]:
+        return "every 4 months" if m["often"].lower() in ("three", "3") else "every 3 months"
+    if m["fortnight"]:
+        return "every 2 weeks"
+    if m["alternate"]:
+        return f"every 2 {m['alternate'].lower()}s"
     for number, unit in (("q", "qunit"), ("nly", "nlyunit"), ("apart", "apartunit"), ("n", "unit")):
         if m[unit]:
             return _every(m[number], m[unit])

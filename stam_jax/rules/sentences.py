@@ -34,7 +34,7 @@ _HEADINGS = (
     ("family end", r"[A-Za-z][A-Za-z /&]{2,40}"),
 )
 _HEADING = re.compile("|".join(rf"(?P<h{i}>{p})" for i, (_, p) in enumerate(_HEADINGS)), re.I)
-_HEADING_LINE = re.compile(r"(?P<name>[A-Za-z][A-Za-z /&()]{1,45}?)[ \t]*(?P<colon>:?)[ \t]*$")
+_HEADING_LINE = re.compile(r"(?P<name>[A-Za-z][A-Za-z /&()]{1,45}?)[ \t]*(?:(?P<colon>:)[ \t]*)?$")
 _INLINE = re.compile(
     rf"(?:(?P<family>{_HEADINGS[0][1]})|(?P<allergy>{_HEADINGS[1][1]})" rf"|(?P<stopped>{_HEADINGS[2][1]}))" r"[ \t]*:",
     re.I,
@@ -157,7 +157,7 @@ def _split(text: str, at: int, end: int, speaker: str | None, section: str | Non
         if stop.start() < at:
             continue
         mark = stop.group()
-        if mark == "\n":
+        if mark == "\n" or mark == "?" and text[max(first, stop.start() - 1):stop.start()] in ("", " ", ":", "(", "/"):
             continue
         after = text[stop.end():stop.end() + 12].lstrip()
         if (

@@ -36,6 +36,7 @@ _POINTS = (
     ),
     ("last", rf"(?:last|this|this past|past){_SEP}(?:week|month|year|{_WEEKDAY})"),
     ("weekday", rf"on{_SEP}{_WEEKDAY}(?!s)"),
+    ("coming weekday", rf"(?:(?<=until )|(?<=till )|(?<=through )|(?<=thru )){_WEEKDAY}(?!s)"),
     ("dm", rf"{_DAY}{_SEP}(?:of{_SEP})?{_MONTH}(?![\w'])"),
     ("md", rf"{_MONTH}{_SEP}{_DAY}(?![\w/])"),
     (
@@ -57,22 +58,34 @@ _POINT = re.compile(
     "|".join(f"(?P<p{i}>(?<![0-9A-Za-z./-]){p}(?![A-Za-z0-9]))" for i, (_, p) in enumerate(_POINTS)), re.I
 )
 _LENGTH = re.compile(
-    rf"(?:for|x|over)[ \n]?(?P<near>(?:the{_SEP})?(?P<way>next|past"
-    rf"|last)?{_SEP}?)?(?:a{_SEP}total{_SEP}of{_SEP})?"
+    rf"(?:for|x|×|over|to{_SEP}(?:complete|finish)|lasting)[ \n]?(?P<near>(?:the{_SEP})?(?P<way>next|past"
+    rf"|last|coming)?{_SEP}?)?(?:(?:(?:a|in){_SEP}total{_SEP}of|just|only|exactly|another|an?{_SEP}(?:further|additional)"
+    rf"|a{_SEP}full|up{_SEP}to){_SEP})?"
     rf"(?P<count>[0-9]{{1,3}}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
-    rf"|fourteen|a)[ \n-]?"
+    rf"|fourteen|an?(?:{_SEP}(?:further|full|whole|additional))?|another|(?<=the{_SEP}coming{_SEP})"
+    rf"|(?<=a{_SEP}further{_SEP})|(?<=another{_SEP})|(?<=a{_SEP}full{_SEP}))[ \n-]?"
+    rf"(?:(?:more|further|additional|full|consecutive|whole){_SEP})?"
     rf"(?P<unit>day|week|wk|month|year|yr|d)s?(?![A-Za-z])(?!{_SEP}(?:ago|back))",
     re.I,
 )
 _COURSE = re.compile(
     rf"(?P<count>[0-9]{{1,3}}|one|two|three|four|five|six|seven|eight|nine|ten"
     rf"|fourteen)[ \n-](?P<unit>day|week)s?"
-    rf"{_SEP}(?:course|supply|treatment)|course{_SEP}of{_SEP}(?P<count2>[0-9]{{1,3}}|five|seven"
-    rf"|ten){_SEP}(?P<unit2>day|week)s?",
+    rf"(?:{_SEP}|'s?{_SEP})(?:course|supply|treatment|regimen|in{_SEP}(?:all|total)|total|only|of{_SEP}(?:therapy|treatment"
+    rf"|antibiotics|it))|(?:course|supply|total){_SEP}of{_SEP}(?P<count2>[0-9]{{1,3}}|one|two|three|five|six|seven"
+    rf"|ten|fourteen){_SEP}(?P<unit2>day|week)s?",
+    re.I,
+)
+_SEVENTHS = re.compile(  # 5/7: five days; 2/52: two weeks; 3/12: three months
+    r"(?:(?:for|x|×|course of)[ \n]?(?P<n>[0-9]{1,2})/(?P<of>7|52|12)|, (?P<n2>[0-9]{1,2})/(?P<of2>7|52)"
+    r"(?=[ .;)]*$))(?![0-9/])",
     re.I,
 )
 _UNTIL = re.compile(
-    r"(?:until|till|through|thru|up to|last dose(?: is| will be| due)?(?: on)?|last day(?: is"
+    r"(?:until|till|through|thru|up to|up until|(?:until|up to|through) and including|through to"
+    r"|due to (?:end|finish|stop)(?: on)?|planned (?:end|stop)(?: date)?:?(?: is| on)?|(?:and )?then (?:stop|discontinue"
+    r"|off)(?: on| after)?|course (?:ends|finishes|completes)(?: on)?|to (?:end|run until|run to)(?: on)?"
+    r"|(?:last|final) (?:tablet|pill|capsule|one|day of treatment)(?: is| will be| due)?(?: on)?|last dose(?: is| will be| due)?(?: on)?|last day(?: is"
     r"| will be)?(?: on)?|ending(?: on)?|ends(?: on)?"
     r"|end date:?|end(?: on)?|to finish(?: on)?|finish(?:ing|es)?(?: on)?|complete(?:s|d)?(?: on| by)"
     r"|to be completed(?: on| by)|stop(?:ping)?(?: date:?| on)|with the last (?:dose|tablet|pill|day)"
@@ -96,6 +109,8 @@ _ELSEWHERE = re.compile(
 )
 _HINT = re.compile(r"[0-9]|day|night|morning|evening|week|month|year|wk|yr|tomorrow|since|in [A-Z]", re.I)
 _UNIT = {"wk": "week", "yr": "year", "d": "day"}
+_OF = {"7": "day", "52": "week", "12": "month"}
+_FEW = {"fourteen": "14", "another": "1", "": "1"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,13 +173,16 @@ def time_words(text: str, day_first: bool | None = None) -> list[TimeWords]:
     for m in _LENGTH.finditer(text):
         count, unit = m["count"], m["unit"].lower()
         way = "lasting" if m["way"] and m["way"].lower() in ("past", "last") else "length"
-        n = {"a": "1", "fourteen": "14"}.get(count.lower(), count)
+        n = "1" if count[:1].lower() == "a" else _FEW.get(count.lower(), count)
         direction = "past" if way == "lasting" else "next"
         out.append(TimeWords(f"for the {direction} {n} {_UNIT.get(unit, unit)}s", m.start(), m.end(), way))
     for m in _COURSE.finditer(text):
         count, unit = m["count"] or m["count2"], (m["unit"] or m["unit2"]).lower()
-        n = {"fourteen": "14"}.get(count.lower(), count)
+        n = _FEW.get(count.lower(), count)
         out.append(TimeWords(f"for the next {n} {unit}s", m.start(), m.end(), "length"))
+    for m in _SEVENTHS.finditer(text):
+        n, unit = m["n"] or m["n2"], _OF[m["of"] or m["of2"]]
+        out.append(TimeWords(f"for the next {int(n)} {unit}s", m.start(), m.end(), "length"))
     return sorted(out, key=lambda t: (t.start, t.end))
 
 
@@ -190,6 +208,8 @@ def _spelled(kind: str, words: str, day_first: bool | None) -> str:
         words = re.sub(r"(?i)\b(wk|yr)(s?)\b", lambda m: _UNIT[m[1].lower()] + m[2], words)
         words = re.sub(r"(?i) time$", "", words)
         return re.sub(r"(?i)(?<=\w)-(?=day|week|month|year)", " ", words)
+    if kind == "coming weekday":
+        return f"next {words}"
     if kind == "last":
         return re.sub(r"(?i)^this past", "last", words)
     return words

@@ -26,7 +26,7 @@ def update(task: UpdateTask) -> UpdateAnswer:
                     verdicts.setdefault(c, Verdict(c, kind, n))
             elif _falls(old, new, affected, task):
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
-            elif later(old.clinical_time, new.clinical_time) == "yes" and _falls(new, old, affected, task):
+            elif _falls(new, old, affected, task) and later(old.clinical_time, new.clinical_time) == "yes":
                 placed = placed or Placement(n, "PRIOR", c)  # the stop was told first
         if placed is not None:
             placements.append(placed)
@@ -60,7 +60,7 @@ def _against(new: Memory, old: Memory) -> str | None:
 
 
 def _retracts(new: Memory) -> bool:
-    return new.attribute == "status" and cues.RETRACTED.search(new.text.lower()) is not None
+    return new.attribute == "status" and cues.RETRACTED.search(" ".join(new.text.lower().split())) is not None
 
 
 def _falls(plan: Memory, stop: Memory, affected: Affected, task: UpdateTask) -> bool:

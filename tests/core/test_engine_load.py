@@ -84,6 +84,9 @@ def test_a_folder_without_a_model(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match="config.json: not JSON"):
         Engine.load(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match="config.json: got list, expected an object"):
+        Engine.load(tmp_path)
 
 
 def test_a_backend_by_name_with_an_adapter(tmp_path):

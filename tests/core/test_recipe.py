@@ -3,6 +3,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import typing
@@ -91,6 +92,24 @@ def test_command(repository, tmp_path):
     assert bad.returncode == 2 and "did you mean 'lr'" in bad.stderr and "Traceback" not in bad.stderr
 
 
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_last_checkpoint(repository, tmp_path):
+    command = [sys.executable, str(repository / "launch/run.py"), f"--config={repository}/configs/verifier_smoke.py",
+               "--set=base.path=tiny", "--set=train.batch=8", "--set=train.save_every=1", "--set=train.peak_flops=1e10",
+               "--set=data.train=exercise:verify:64:0", "--set=data.val=None", "--set=train.epochs=1"]
+    env = os.environ | {"PYTHONPATH": f"{repository}:{repository}/kernels", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+                        "XLA_FLAGS": ""}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=env,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
+        next(line for line in process.stderr if line.startswith("update 2 "))
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130 and "Traceback" not in said, said
+    assert said.splitlines()[-1] == "run.py: interrupted; the same command goes on from the last checkpoint"
+    again = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert again.returncode == 0 and "update 1 " not in again.stderr and "update 8 " in again.stderr, again.stderr
+
+
 def test_the_page_names_every_key_with_its_default(repository):
     page = (repository / "docs/language_models.md").read_text(encoding="utf-8")
     wanted = set()
@@ -174,6 +193,9 @@ def test_too_long(tmp_path, tiny):
     ({"pieces": [{"token": "<x>", "loss": True}]}, r"pieces\[0\].token: got '<x>'"),
     ({"pieces": [{"text": "a", "target": "<jupyter_code>"}]}, r"pieces\[0\]: expected an object"),
     ({"pieces": [{"text": "a"}, {"text": "b"}]}, "nothing in it counts"),
+    ({"pieces": [{"token": [], "loss": True}]}, r"pieces\[0\].token: got \[\]"),
+    ({"pieces": [{"text": "a"}, {"text": "b", "loss": None}]}, r"pieces\[1\].loss: got None, expected true or false"),
+    ({"pieces": [{"text": "a"}, {"text": "b", "loss": "nan"}]}, r"pieces\[1\].loss: got 'nan'"),
     ({"messages": []}, "messages: expected a list"),
 ])
 def test_rows_are_read_strictly(tmp_path, tiny, row, message):

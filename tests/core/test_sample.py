@@ -109,3 +109,11 @@ def test_extreme_temperatures_give_tokens():
     x = logits(5, scale=30.0)
     tokens, _ = _sample(x, choice(5, temperature=[1e-30, 2e-38, 1e-38, 1e-45, 100.0]), everything(5))
     assert np.array_equal(tokens[:4], x[:4].argmax(-1)) and 0 <= tokens[4] < V
+
+
+def test_the_smallest_top_p_keeps_the_likeliest():
+    x = logits(6, scale=3.0)
+    allowed = np.arange(V)[None] != x.argmax(-1)[:, None]
+    for words, best in ((everything(6), x), (pack(allowed), np.where(allowed, x, -np.inf))):
+        tokens, _ = _sample(x, choice(6, top_p=[1e-7, 1e-30, 1e-38, 1e-42, 1e-45, 0.0]), words)
+        assert np.array_equal(tokens, best.argmax(-1))

@@ -41,6 +41,7 @@ class Server:
         found = re.search(r"http://127\.0\.0\.1:(\d+)/v1", line)
         assert found, line + self.process.stderr.read()
         self.port, self.root, self.url = int(found[1]), found[0].removesuffix("/v1"), found[0]
+        self.socket().close()  # it listens when it says so
         self.http = httpx2.Client(base_url=self.root, timeout=20)
 
     def client(self, key="none", timeout=20) -> openai.OpenAI:
@@ -306,6 +307,8 @@ BAD = [
     (good(temperature=-1), "temperature"),
     (good(temperature="hot"), "temperature"),
     (good(temperature=1e300), "temperature"),
+    (good(temperature=10**400), "temperature: got an integer of 1329 bits"),
+    (good(top_p=10**400), "top_p: got an integer of 1329 bits"),
     (good(top_p=0), "top_p"),
     (good(top_p=2), "top_p"),
     (good(n=0), "n: got 0"),
@@ -554,6 +557,17 @@ def test_sigterm_does_not_wait_for_ever():
         next(stream)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(8) == 0
+
+
+def test_an_answer_that_sigterm_cuts_short_is_a_503():
+    with running(drain_seconds=1) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.post, "/v1/chat/completions", good(messages=user("slow 100000")))
+        wait_for(lambda: server.metric("choices") == 1)
+        server.process.send_signal(signal.SIGTERM)
+        got = asked.result()
+        assert got.status_code == 503 and "shutting down" in got.text
+        _, said = server.process.communicate(timeout=10)
+        assert server.process.returncode == 0 and "Traceback" not in said
 
 
 # ---- a real model ----

@@ -41,7 +41,7 @@ def by_numpy(s: Search, k):
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10 ** 6), k=st.sampled_from([0, 1, 8, 12]),
+@given(seed=st.integers(0, 10 ** 6), k=st.sampled_from([0, 1, 8, 12, 17, 100]),
        sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 200)), min_size=1, max_size=6))
 def test_nearest_is_what_numpy_finds_to_the_last_bit(seed, k, sizes):
     rng = np.random.default_rng(seed)
@@ -76,7 +76,9 @@ def test_few_shapes_are_compiled():
     module._tiles.clear_cache()
     for patients in (1, 2, 3, 5, 7, 8, 12, 20, 33, 64):
         sizes = rng.integers(1, (20, 150), (patients, 2))
-        nearest([search(rng, *map(int, size), ties=False) for size in sizes], 8)
+        searches = [search(rng, *map(int, size), ties=False) for size in sizes]
+        for k in (8, 12):
+            nearest(searches, k)
     assert module._tiles._cache_size() <= len(module.TILES)
 
 
