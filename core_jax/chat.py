@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Message = Mapping[str, str]  # {"role": ..., "content": ...}
 PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+_BLOCK = re.compile(r"\A\s*<think>(?P<own>.*?)</think>|\A(?P<prompted>.*?)^[^\S\n]*</think>", re.DOTALL | re.MULTILINE)
 
 
 class _Generation(Extension):
@@ -156,9 +157,6 @@ def _unused(count: int, texts: Sequence[str]) -> list[str]:
     taken = set().union(*texts)
     return list(itertools.islice(
         (c for c in map(chr, itertools.chain.from_iterable(PRIVATE_USE)) if c not in taken), count))
-
-
-_BLOCK = re.compile(r"\A\s*<think>(?P<own>.*?)</think>|\A(?P<prompted>.*?)^[^\S\n]*</think>", re.DOTALL | re.MULTILINE)
 
 
 def strip_thinking(text: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         print(f"got argument {argv[1]!r}, expected flags alone", file=sys.stderr)
         return 2
-    logging.set_verbosity(logging.WARNING)  # orbax tells a line for each file at INFO, where absl begins
+    logging.set_verbosity(logging.FATAL)  # orbax logs every file, and a failed write many times; it is raised once too
     from core_jax import recipe, settings
     try:
         with heard():

@@ -57,7 +57,8 @@ def faults(shard: Shard, state: State) -> list[str]:
     expected: dict[str, set[tuple]] = {
         "entry": {(e.entry_key, u.seq, i, _encoded(state.entries[e.entry_key]))
                   for u in updates for i, e in enumerate(u.entries) if e.entry_key in state.entries},
-        "memory": {(m.mid, u.seq, i, state.places[m.mid], _encoded(state.memories.get(m.mid) or state.tombstones[m.mid]))
+        "memory": {(m.mid, u.seq, i, state.places[m.mid],
+                    _encoded(state.memories.get(m.mid) or state.tombstones[m.mid]))
                    for u in updates for i, m in enumerate(u.memories) if m.mid in state.places},
         "relation": {(r.rid, r.update_seq, r.src, r.dst, r.type, _encoded(r)) for r in state.relations.values()},
         "transition": {(u.seq, i, t.mid, _encoded(t)) for u in updates for i, t in enumerate(u.transitions)},

@@ -38,7 +38,8 @@ CREATE TABLE IF NOT EXISTS transition (
   PRIMARY KEY (patient_id, seq, position), FOREIGN KEY (patient_id, mid) REFERENCES memory (patient_id, mid));
 CREATE INDEX IF NOT EXISTS transition_mid ON transition (patient_id, mid);
 CREATE TABLE IF NOT EXISTS embedding (
-  patient_id TEXT NOT NULL, mid TEXT NOT NULL, vector BLOB NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (patient_id, mid),
+  patient_id TEXT NOT NULL, mid TEXT NOT NULL, vector BLOB NOT NULL, sha256 TEXT NOT NULL,
+  PRIMARY KEY (patient_id, mid),
   FOREIGN KEY (patient_id, mid) REFERENCES memory (patient_id, mid));
 """
 

@@ -43,7 +43,8 @@ def patient(shard: Shard, place: tuple[int, int], pid: str, header: Header, tabl
     except StoreBusy:
         raise
     except (ValueError, LookupError, TypeError, AttributeError) as e:
-        yield Violation("I2" if "mid" in str(getattr(e, "field", "")) else "I11", str(pid), f"a row cannot be read: {e}")
+        name = "I2" if "mid" in str(getattr(e, "field", "")) else "I11"
+        yield Violation(name, str(pid), f"a row cannot be read: {e}")
 
 
 def _patient(shard: Shard, place: tuple[int, int], pid: str, header: Header, table: RelationTable,

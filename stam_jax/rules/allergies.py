@@ -19,8 +19,9 @@ _NONE = re.compile(
 _ALLERGY = re.compile(
     r"\b(?:avoid\w*|contraindicat\w+|steer clear|(?:do not|don't|never|must not|should not|shouldn't|not to)"
     r" (?:be )?(?:give|given|receive|prescribe|administer|use|have))\b(?=.{0,80}\b(?:anaphyla|hives|angioedema|rash"
-    r"|urticaria|swelling|allerg))|\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b|\breact(?:s|ed|ion"
-    r"|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b|\bside effect from\b|\bdoes(?:n't| not) agree with"
+    r"|urticaria|swelling|allerg))|\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b"
+    r"|\breact(?:s|ed|ion|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b|\bside effect"
+    r" from\b|\bdoes(?:n't| not) agree with"
     r" (?:me|him|her)\b|\bbad with\b|\bexposure to\b|\bcannot go near\b|\bcan(?:'t"
     r"|not) (?:take|tolerate|have)\b"
 )
@@ -29,13 +30,14 @@ _CAUSES = re.compile(
     r"|brought on|led to|leads? to|sets? off|results? in|resulted in|broke out|breaks? (?:me|him"
     r"|her)? ?out|break out|breaking out|gets?|got|develop\w*|had|have|swell\w*|came out in"
     r"|come out in|comes out in|"
-    r"experienced?|turned|from|with|after|when)\b"
+    r"experienced?|turned|from|with|w(?=/)|after|when|on (?:exposure|contact|ingestion)|exposed|documented|recorded)\b"
 )
 _DENIED = re.compile(
     r"\b(?:not|no longer|never) (?:truly |actually |really )?allergic\b|\bno (?:known )?(?:allergy"
     r"|allergies|reaction) to\b|\bden(?:ies|ied) (?:any )?(?:allergy|allergies|reaction) to\b"
     r"|(?<!not )(?<!poorly )(?<!badly )(?<!never )\btolerat(?:es|ed|ing)\b(?! (?:poorly|badly))"
     r"|\bde-?labell?ed\b|\bremov\w+ (?:\w+ ){0,5}?allerg\w+|\bremove (?:it|from)\b"
+    r"|\btak(?:e|en|ing)\b[^.;]{0,40}\boff (?:\w+ ){0,2}allerg|\btook\b[^.;]{0,40}\boff (?:\w+ ){0,2}allerg"
     r"|\ballerg(?:y|ies|ic|en)\b[^.;]{0,40}\b(?:ruled out|excluded|removed|disproved|disproven|refuted|struck|deleted"
     r"|taken off|lifted|crossed (?:off|out)|dropped|cleared|no longer|outgrow\w*|not (?:been )?confirmed|resolved|gone"
     r"|retired|inactivated|negated|withdrawn|unfounded|expunged|discarded|not (?:real|true|genuine)|never"
@@ -43,7 +45,8 @@ _DENIED = re.compile(
     r"(?:react\w*|allerg\w*|sensitive|intoler\w*)|\boutgr[eo]w\w*|\bpassed (?:an? |the |his |her )?(?:\w+ )?challenge"
     r"|\bchallenge (?:was )?(?:passed|negative)\b|\b(?:can|could) (?:now )?(?:safely |again )?(?:take|have|eat|tolerate"
     r"|be given|receive|use)\b[^.;]{0,40}\b(?:safely|fine|again|without|no problems?|no issues?|no trouble)\b"
-    r"|\b(?:without|no) (?:any )?(?:reaction|allergic reaction|adverse reaction)\b(?! (?:recorded|documented|listed))|\bisn't allergic\b|\b(?:allergy|allergies)[^.;]{0,40}(?:entered|listed"
+    r"|\b(?:without|no) (?:any )?(?:reaction|allergic reaction|adverse reaction)\b(?! (?:recorded|documented"
+    r"|listed))|\bisn't allergic\b|\b(?:allergy|allergies)[^.;]{0,40}(?:entered|listed"
     r"|recorded)[^.;]{0,20}(?:in error|by mistake)"
 )
 _REACTION = re.compile(
@@ -111,8 +114,8 @@ _LABEL = re.compile(
 )
 _SHAPE = re.compile(
     r"(?:\(|: | [-–—] | = |, (?=[a-z -]{3,25}$)|\b(?:causes?|caused|causing|gives? (?:me|him|her)|gave (?:me|him|her)"
-    r"|triggers?|triggered|produces?|produced|brings? on|brought on|leads? to|led to|results? in|resulted in|develop(?:s|ed)?"
-    r"|experienced?|suffer(?:s|ed)?|resulting in|leading to|i get|he gets|she gets)\b ?)"
+    r"|triggers?|triggered|produces?|produced|brings? on|brought on|leads? to|led to|results? in|resulted in"
+    r"|develop(?:s|ed)?|experienced?|suffer(?:s|ed)?|resulting in|leading to|i get|he gets|she gets)\b ?)"
     r"(?:(?:an?|the|some|severe|mild|moderate|bad|marked|only|documented|recorded|reported) )*"
     r"(?P<r>[a-z][a-z'-]{2,20}(?: (?!and|but|since|when|in|as|on|with|after|for)[a-z'-]{2,15}){0,2})"
 )
@@ -159,8 +162,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     strong = (
         listed
         or word is not None
-        and re.search(r"allerg|anaphyl|intoleran|reaction|react|sensitiv|can(?:'t" r"|not)|avoid|contraindic|give|receive"
-            r"|prescribe|administer|agree|bad with|exposure|go near|use|have", word.group()) is not None
+        and word.group() != "react"
     )
     if not strong and _BESIDE.fullmatch(text) and agents[0].kind == "allergen" and agents[0].start == 0:
         strong = True
@@ -178,7 +180,11 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
         if (
             not agents
             or not fits
-            or not (_CAUSES.search(text) or _BESIDE.search(text) or re.search(r"\b(?:was|is)\b.*\b(?:not|never|rather than)\b", text))
+            or not (
+                _CAUSES.search(text)
+                or _BESIDE.search(text)
+                or re.search(r"\b(?:was|is)\b.*\b(?:not|never|rather than)\b", text)
+            )
             or cues.conditional(text, 0, len(text))
         ):
             return [], [], frozenset()
@@ -299,7 +305,7 @@ def _reaction(
         left = text[max(begin, here[i - 1].end() if i else 0, r.start() - 50):r.start()]
         right = text[r.end():r.end() + 50]
         if cues.OLD_BEFORE.search(left) or re.search(
-            r"\b(?:not|rather than|instead of|no) (?:a |an |just |simple )?$", left
+            r"(?:\b(?:not|rather than|instead of|no)|n't) (?:a |an |just |simple )?$", left
         ):
             continue
         if (
@@ -348,7 +354,8 @@ def _unknown(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozense
     """An allergen that no list has: "allergic to hazelnuts (hives)"."""
     text = scene.text
     m = re.search(
-        r"\b(?:allergic|hypersensitive|allergy|hypersensitivity|anaphylaxis|anaphylactic reaction) to (?P<a>[a-z][a-z -]{2,30}?)(?=$|[,;:.(]| with| which| and (?:get|develop|break)"
+        r"\b(?:allergic|hypersensitive|allergy|hypersensitivity|anaphylaxis|anaphylactic reaction) to"
+        r" (?P<a>[a-z][a-z -]{2,30}?)(?=$|[,;:.(]| with| which| and (?:get|develop|break)"
         r"| causing| - )",
         text,
     ) or re.search(r"(?:^|[ ,;])(?P<a>[a-z][a-z-]{3,20}(?: [a-z]{3,12})?) allergy\b", text)

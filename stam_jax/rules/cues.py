@@ -53,7 +53,8 @@ _INFORMANT_AFTER = re.compile(
     r"keeps|sets up|assists|interprets|translat\w+|observed|relays|relayed|adds|insists"
     r"|joined|attends|attended|accompan\w+)\b"
 )
-_HEARD_OF = re.compile(r"[ ,]*(?:(?:is|was|are|were)[ ])?(?:reported|said|noted|described)[ ](?:to (?:have|be)|as having)\b")
+_HEARD_OF = re.compile(r"[ ,]*(?:(?:is|was|are|were)[ ])?(?:reported|said|noted|described)[ ](?:to (?:have|be)|as"
+    r" having)\b")
 _PATIENT_AGAIN = re.compile(
     r"\b(?:patient|pt|i(?=['’ ])|i'm|i've|you|your|(?:but|whereas|while|though|however) (?:he"
     r"|she|her|his|the patient)|himself|herself|myself|"
@@ -213,9 +214,11 @@ _NEGATED_BEFORE = re.compile(
     r"|y)(?: \w+){0,2} from|over (?:the|his|her|my)|got over|cleared of|cured of|"
     r"unremarkable for|doubt|unlikely(?: to (?:be|have|represent))?|declines any|stopped having|no longer (?:has|have"
     r"|having|gets?|getting|reports?|suffers?|complains?|experienc\w+|bothered)|rid of|relieved of|"
-    r"refutes?|cessation of|disappearance of|(?:would|would have|wo|should)n['’]?t (?:say|have)|not (?:been )?(?:bothered|troubled"
+    r"refutes?|cessation of|disappearance of|(?:would|would have|wo|should)n['’]?t (?:say|have)|not (?:been"
+    r" )?(?:bothered|troubled"
     r"|complaining|suffering)|lost (?:all|the) (?:symptoms|signs) of|clear of|done with|put paid to|exonerat\w+"
-    r"|no trace of|no sign of|nothing to (?:suggest|indicate|support)|no suggestion of|no suspicion of|zero|nil|never (?:a )?(?=smok)|no more|asymptomatic from|negated"
+    r"|no trace of|no sign of|nothing to (?:suggest|indicate|support)|no suggestion of|no suspicion of|zero|nil"
+    r"|never (?:a )?(?=smok)|no more|asymptomatic from|negated"
     r"|inconsistent with|argues? against|not (?:suggestive|consistent|indicative)|-ve)\b|(?<![\w-])-(?=[a-z])|\(-\)"
 )
 _NEGATED_AFTER = re.compile(
@@ -236,7 +239,8 @@ _NEGATED_AFTER = re.compile(
     r"|treated successfully|successfully treated|wor[ne]n? off|died down|died away|r[ua]n (?:its|their) course"
     r"|burn(?:ed|t) (?:itself )?out|eliminated|discounted|dismissed|not the (?:case|cause|answer|problem|diagnosis)"
     r"|no longer a feature"
-    r"|(?:has|have) left (?:me|him|her)|melted away|cleared (?:completely|entirely|fully)|stopped(?! (?:the|his|her|my|taking|using|it|responding|working))|ceased|no longer (?:present"
+    r"|(?:has|have) left (?:me|him|her)|melted away|cleared (?:completely|entirely|fully)|stopped(?! (?:the|his|her"
+    r"|my|taking|using|it|responding|working))|ceased|no longer (?:present"
     r"|an issue|a problem|an active|active|bother\w*|a concern|there|occurring|happening|seen|evident|troubl\w+)"
     r"|not (?:found|seen|present|detected|identified|demonstrated|confirmed|supported|recurred|come back|returned"
     r"|visuali[sz]ed|evident|noted|reported|there|felt to be|what|it)|"
@@ -248,9 +252,11 @@ _NEGATED_AFTER = re.compile(
     r"|back to normal|normali[sz]ed|recovered)(?![\w])"
 )
 _CLEAR_AFTER = re.compile(
-    r"^[ ](?:(?:work-?up|tests?|testing|serology|screen(?:ing)?|scan|imaging|panel|biopsy|cultures?|swabs?|antibod(?:y|ies)"
+    r"^[ ](?:(?:work-?up|tests?|testing|serology|screen(?:ing)?|scan|imaging|panel|biopsy|cultures?|swabs?"
+    r"|antibod(?:y|ies)"
     r"|markers?|doppler|investigations?|bloods?|results?|studies|study|evaluation)[ ]){1,3}"
-    r"(?:(?:was|were|is|are|has|have|been|come|came|back|returned|all|entirely|completely|turned|out|proved|now)[ ]){0,4}"
+    r"(?:(?:was|were|is|are|has|have|been|come|came|back|returned|all|entirely|completely|turned|out|proved|now)["
+    r" ]){0,4}"
     r"(?:normal|clear|reassuring|unremarkable|negative|unrevealing|benign)\b"
 )
 _NOT_GONE_AFTER = re.compile(
@@ -269,7 +275,9 @@ _UNCERTAIN_BEFORE = re.compile(
     r"question(?:able)?(?: of)?|query|r/o|rule out|ruling out|to exclude|exclude(?=$| )|evaluat(?:e|ed|ion|ing) for"
     r"|work(?:ing)?[- ]?(?:ed )?up for|work-?up for|differential(?: diagnosis)?(?: \w+)?|ddx|versus|vs\.?|may|might"
     r"|could|perhaps|maybe|presumed|presumptive|equivocal for|"
-    r"test(?:ed|ing)? for|check(?:ed|ing)? for|look(?:s|ed|ing)? (?:like|for)|appears? to be|seems? (?:to be|like)"
+    r"test(?:ed|ing)? for|check(?:ed|ing)? for|look(?:s|ed|ing)? (?:like|for)|(?:appears?|seems?) (?:to be|like)(?!"
+    r" (?:behind|due|caus\w+|responsible|the (?:cause|culprit)|from|related"
+    r"|to blame|secondary|linked|resolv\w+|gone|improv\w+))"
     r"|think(?:s|ing)? (?:it|that|this|i|he|she|you|they|about)|thought to (?:be|have|represent)|likely(?! (?:due"
     r"|caused|from|secondary|related|because|a side|an? effect|triggered|attribut\w+|a reaction|precipitated|induced"
     r"|the result|as a result))|"
@@ -279,9 +287,12 @@ _UNCERTAIN_BEFORE = re.compile(
     r"|raises? the (?:possibility|question|concern|suspicion)|possibility of|working diagnosis(?: of| is)?"
     r"|compatible with|consistent with|in keeping with|(?:would|could|might|may) (?:well )?(?:be|fit|represent|reflect"
     r"|indicate)|fits? (?:best )?with|points? (?:to|towards?)|pointing (?:to|towards?)|favou?r(?:s|ed|ing)?"
-    r"|lean(?:s|ing)? towards?|hints? (?:at|of)|hinting at|dealing with|chance (?:of|that)|(?:being )?(?:tested|screened"
-    r"|scanned|assessed|evaluated|worked up|looked at|seen|referred) for (?:possible|suspected)|testing (?:me|him|her|you"
-    r"|the patient) for|checking (?:me|him|her|you) for|(?:in|a|some|under) question of|entertain(?:ed|ing)?|could it be"
+    r"|lean(?:s|ing)? towards?|hints? (?:at|of)|hinting at|dealing with|chance (?:of|that)|(?:being )?(?:tested"
+    r"|screened"
+    r"|scanned|assessed|evaluated|worked up|looked at|seen|referred) for (?:possible|suspected)|testing (?:me|him"
+    r"|her|you"
+    r"|the patient) for|checking (?:me|him|her|you) for|(?:in|a|some|under) question of|entertain(?:ed|ing)?|could"
+    r" it be"
     r"|what (?:looks|seems) like|ruling out|believed to (?:be|have)|speculat\w+|impression of (?:possible|probable)"
     r"|provisional|tentative|investigat(?:e|ed|ing|ion) for|assess(?:ed|ing|ment)? for|does ?n[o']t (?:exclude"
     r"|rule out))\b|\?(?=\s?\w)"
@@ -294,12 +305,16 @@ _UNCERTAIN_AFTER = re.compile(
     r"|triggered|attribut\w+|a reaction|precipitated|induced|the result|as a result))|questionable|can(?:not| ?not"
     r"|'t) be (?:excluded|ruled out)|(?:ruled out|excluded) yet|worked up|differential|under (?:consideration"
     r"|investigation|evaluation)|"
-    r"(?:possibilit(?:y|ies)|concern|consideration|question|presumed|list of (?:possibilities|differentials)|the cards|radar"
-    r"|being (?:considered|entertained|investigated|explored|queried|looked (?:into|for)|worked up|tested for|evaluated)"
+    r"(?:possibilit(?:y|ies)|concern|consideration|question|presumed|list of (?:possibilities|differentials)|the"
+    r" cards|radar"
+    r"|being (?:considered|entertained|investigated|explored|queried|looked (?:into|for)|worked up|tested for"
+    r"|evaluated)"
     r"|in the frame|not certain|uncertain|unproven|not (?:yet )?(?:been )?(?:proven|established|confirmed yet)"
-    r"|yet to be (?:confirmed|proven|excluded|ruled out)|awaiting (?:confirmation|test|results?|scan))\b|queried|unconfirmed|\?|work-?up (?:pending|ordered"
+    r"|yet to be (?:confirmed|proven|excluded|ruled out)|awaiting (?:confirmation|test|results?|scan))\b|queried"
+    r"|unconfirmed|\?|work-?up (?:pending|ordered"
     r"|underway|in progress|planned|sent)|to be (?:ruled out|excluded|confirmed)|needs to be (?:ruled out|excluded"
-    r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:yet )?(?:been )?(?:formally |fully |definitively )?(?:ruled out|excluded))"
+    r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:yet )?(?:been )?(?:formally |fully "
+    r"|definitively )?(?:ruled out|excluded))"
 )
 _PROVISIONAL = re.compile(
     r"\b(?:provisional|working|tentative|presumptive|presumed|possible|suspected|differential|likely|probable|query"
@@ -381,7 +396,8 @@ _WRONG = (
     r"mis(?:took|understood|copied|dictated|keyed|filed|quoted|spoke|transcribed|reported|stated|entered|recorded|typed"
     r"|read|heard|labell?ed|coded|charted|documented|written|attributed|print|represented|interpreted|remembered|noted)"
     r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|invalid(?:ated)?|void|untrue|inexact"
-    r"|(?:is|was|were|are) ?(?:not|n't) (?:right|accurate|true|what (?:he|she|i|they|the patient))"
+    r"|only ever|but (?:actually|really|in reality)|(?:is|was|were|are) ?(?:not|n't) (?:right|correct|accurate|true"
+    r"|what (?:he|she|i|they|the patient))"
     r"|slip of the pen|clerical|mis-?click\w*|copy-?(?:paste|forward)\w*|copied forward|carried (?:over|forward)"
     r"|pulled (?:over|forward|in)|autopopulated|auto-populated|set(?:s|ting)? the record straight|contrary to"
     r"|ha(?:e)?moly[sz]ed|contaminated|re-?issued|(?:has|had) (?:always|never) been|always was|all along|should never"
@@ -390,7 +406,8 @@ _WRONG = (
     r"|was meant to|rather than the"
 )
 ERROR = re.compile(
-    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
+    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?"
+    r"|errone\w+|error|erratum"
     r"|incorrect(?:ly)?|wrong(?:ly)?|inaccurate(?:ly)?|misdiagnos\w+|miscod\w+|mislabel\w+|mistyped|misread|misheard"
     r"|mis-?recorded|mis-?entered|mis-?stated|typo(?:graphical)?|"
     r"amend(?:ed|ment|s)?|correct(?:ed|ion|s)\b|correction|corrigendum|revis(?:ed|ion)|should (?:have been|read|be"
@@ -404,16 +421,21 @@ RETRACTED = re.compile(
     r"|appear(?:s|ed)|included|attributed|assigned|diagnosed|copied|imported|transcribed"
     r"|written)\b[^;.]{0,45}?\b(?:in error|by mistake|by error|by accident|mistakenly|erroneously|incorrectly|wrongly"
     r"|inadvertently)\b|"
-    r"\b(?:coding|charting|clerical|transcription|documentation|data[- ]entry|dictation|filing|billing|template|recording"
-    r"|typing|scribal|copy-?paste|copy-?forward|registration|labell?ing) (?:mistake|error|slip|artifact|mishap)|\bmix-?up"
+    r"\b(?:coding|charting|clerical|transcription|documentation|data[- ]entry|dictation|filing|billing|template"
+    r"|recording"
+    r"|typing|scribal|copy-?paste|copy-?forward|registration|labell?ing) (?:mistake|error|slip|artifact|mishap)"
+    r"|\bmix-?up"
     r"|\bmixed up\b|\bdo(?:es)? not apply|\bdoesn't apply|\b(?:should|ought) (?:not|never)(?: to)? (?:have been|be)\b"
     r"|\b(?:carried|copied|pulled|brought) (?:over|forward|across)\b[^;.]{0,40}\b(?:another|other|wrong|someone)"
     r"|\b(?:another|other|different) patient's\b|\bsomeone else's\b|\b(?:please|kindly|to) (?:disregard|ignore|strike"
-    r"|delete)\b|^(?:disregard|ignore|strike|delete)\b|\bdiagnos\w+[^;.]{0,40}\b(?:retract\w+|rescinded|withdrawn|revoked"
-    r"|removed|deleted|struck|invalid|void)\b|\b(?:retract\w*|rescind\w*|withdraw|revok\w+) (?:the )?(?:\w+ ){0,2}diagnos"
+    r"|delete)\b|^(?:disregard|ignore|strike|delete)\b|\bdiagnos\w+[^;.]{0,40}\b(?:retract\w+|rescinded|withdrawn"
+    r"|revoked"
+    r"|removed|deleted|struck|invalid|void)\b|\b(?:retract\w*|rescind\w*|withdraw|revok\w+) (?:the )?(?:\w+"
+    r" ){0,2}diagnos"
     r"|\b(?:is|was)n't (?:mine|his|hers|the patient's|theirs)\b|\b(?:is|was|are) not (?:actually |really )?(?:mine|hers"
     r"|his|the patient's)\b|\bdo(?:es)?(?: not|n't) belong\b|\bunfounded\b|\bnever (?:true|applied|applicable|existed"
-    r"|diagnosed|carried)\b|\bmislabel\w*|\bmiscoded\b|\bmis-?(?:filed|entered|recorded|charted|attributed|documented)\b|"
+    r"|diagnosed|carried)\b|\bmislabel\w*|\bmiscoded\b|\bmis-?(?:filed|entered|recorded|charted|attributed"
+    r"|documented)\b|"
     r"\b(?:erroneous|mistaken|incorrect|wrong|inadvertent)(?:ly)? (?:entry|diagnos\w+|label\w*|list\w*|enter\w*"
     r"|record\w*|add\w*|cod\w*|chart\w*|document\w*|attribut\w*|note\w*)|"
     r"\b(?:was|is|were|as) (?:an? )?(?:mistake|error|wrong|incorrect|misdiagnosis|charting error|data entry error"
@@ -446,15 +468,18 @@ STOP = re.compile(
     r"|no (?:further )?need (?:to (?:continue|take)|for)|nixed|pulled the plug on|taken away|without the"
     r"|discharged off|off of|phase[sd]? out|is out\b|through with|done with|put (?:a stop|an end) to|can go without"
     r"|say goodbye|said goodbye|not to be (?:continued|taken|given|restarted|resumed|renewed)|not to (?:continue|take"
-    r"|restart|resume)|cut (?:from|out of)|omit(?:ted|ting)?|(?:has|have|had)(?: not|n't) (?:touched|had any|been given)"
-    r"|(?:threw|thrown|tossed|chucked|binned|poured) (?:out|away|it|the|my|his|her)|dispensed with|(?:struck|crossed|taken|came"
-    r"|removed) off|lapsed|left off|leave off|leave out|left out|scrapped|axed|shelved|retired|wound down"
+    r"|restart|resume)|cut (?:from|out of)|omit(?:ted|ting)?|(?:has|have|had)(?: not|n't) (?:touched|had any|been"
+    r" given)"
+    r"|(?:threw|thrown|tossed|chucked|binned|poured) (?:out|away|it|the|my|his|her)|dispensed with|(?:struck"
+    r"|crossed|taken|came"
+    r"|removed) off|lapsed|left off|leave off|(?:leave|left) out(?! of)|scrapped|axed|shelved|retired|wound down"
     r"|brought to an end|called time on|not (?:being )?(?:renewed|refilled)|gave up on|done taking|cleared off|erased"
-    r"|deleted|ceasing|wean from|no further(?! (?:increase|change|titration|adjust))|cessation|bring to an end"
+    r"|deleted|ceasing|wean from|(?:decided|decision|plan\w*|agreed|going|opted)"
+    r" (?:made )?to end|cessation|bring to an end"
     r"|(?:let|have) (?:him|her|the patient|you) (?:come )?off|made to stop|told to stop|discharged without)(?!\w)"
 )
 OFF = re.compile(
-    r"(?:(?:^|[,;:.(] ?|\bpt |\bpatient |\bnow |\bis |\bi'm )off(?: of)?|\bno more|\bwithout)"
+    r"(?:(?:^|[,;:.(] ?|\bpt |\bpatient |\bnow |\bis |\bi'm )off(?: of)?|\bno more)"
     r"(?: (?:of|her|his|my|your|the|any))*[ ]$"
 )
 NOT_STOP = re.compile(
@@ -506,26 +531,29 @@ OLD_BEFORE = re.compile(
     r"|\bno ))"
     r"[ ]*(?:(?:at|the|of|on|a|an|dose|taking|as|value|was|is|about|just|only|reported|recorded|listed|being|total"
     r"|mistaken|erroneous|incorrect|wrong|result|reading|released|issued|given|documented|charted|entered|noted|stated"
-    r"|published|quoted|called|resulted|read|shown|logged|written|as|figure|entry|once|her|his|prior|previous|reported as|stated|it)[ ])*$"
+    r"|published|quoted|called|resulted|read|shown|logged|written|as|figure|entry|once|her|his|prior|previous"
+    r"|reported as|stated|it)[ ])*$"
 )
 NEW_BEFORE = re.compile(
     r"(?:\b(?:to|now|actually|is|should (?:read|be|say|have been|have read)|(?:new|right|true|actual|corrected"
     r"|correct|real|proper|current|revised|amended) (?:dose|value|result|one|number|figure|dosage|amount|reading"
-    r"|level|strength)?|says|reads|ought to (?:be|read|say)|(?:has|had) always been|always been|always was|meant to be|really|equals|in fact(?: takes| taking)?|will be|be|takes|taking|today|at)|->|→|=>"
+    r"|level|strength)?|says|reads|ought to (?:be|read|say)|(?:has|had) always been|always been|always was|meant to"
+    r" be|really|equals|in fact(?: takes| taking)?|will be|be|takes|taking|today|at)|->|→|=>"
     r"|—>|-->)"
     r"[ ]*(?:(?:is|was|be|to|at|of|a|an|the|only|just|dose|takes|taking|on|now|about|currently|actually|in|fact|being"
     r"|up|down|she|he|i|total)[ ])*$"
 )
 RECORDED = re.compile(
     r"\b(?:listed|entered|recorded|documented|charted|noted|wrote|written|said|told|transcribed|typed|copied"
-    r"|put (?:down|in)|shown|showed|stated|misread|misheard|reported|logged|showing|quoted|gave|called it"
+    r"|put(?: down| in)?|shown|showed|stated|misread|misheard|reported|logged|showing|quoted|gave|called it"
     r"|had (?:it )?(?:down )?as|put|lists|carried|states|stating|indicated|printed|reflects?|shows|reads"
     r"|read)\b[^;]{0,40}$"
 )
 WRONG_AFTER = re.compile(
     r"^[^;]{0,30}?\b(?:in error|by mistake|by error|mistaken\w*|erroneous\w*|incorrect\w*"
     r"|wrong\w*|is not right|was not right|an error|a mistake|a typo|inaccurate\w*"
-    r"|reporting error|was (?:a |an )?(?:\w+ )?error|mis(?:read|print|heard|typed|keyed|quoted|copied)|ha(?:e)?moly[sz]ed"
+    r"|reporting error|was (?:a |an )?(?:\w+ )?error|mis(?:read|print|heard|typed|keyed|quoted|copied)"
+    r"|ha(?:e)?moly[sz]ed"
     r"|invalid|void|spurious|contaminated|not (?:true|accurate|right|correct)|does not apply)\b"
 )
 ARROW_AFTER = re.compile(r"^[ ]*(?:->|→|=>|-->|—>|>|to\b|up to\b|down to\b)")
@@ -539,7 +567,8 @@ GOAL = re.compile(
 # ---- what the last word on a slot is: a correction, or a change -----------------------------------------------------
 
 _CORRECTS = re.compile(
-    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?|errone\w+|error|erratum"
+    r"\b(?:" + _WRONG + r"|in error|by mistake|by error|by accident|mistaken(?:ly)?|mistake|erroneous(?:ly)?"
+    r"|errone\w+|error|erratum"
     r"|incorrect(?:ly)?|wrong(?:ly)?|inaccurate(?:ly)?|mis(?:recorded|entered|stated|reported|typed|read|heard"
     r"|labell?ed|coded|transcribed|diagnosed|charted|documented|written)|mis-\w+ed|"
     r"typo(?:graphical)?|amend(?:ed|ment|s)?|correct(?:ed|ion|s)\b|corrigendum|should (?:have been|read|say|have read"

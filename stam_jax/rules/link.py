@@ -19,15 +19,20 @@ _BECAUSE = (
     r"(?:after|since|when|following|ever since|once)(?: \w+){0,3}? (?:start\w*|began|beginning|begun"
     r"|initiat\w+|taking|put on|going on|increas\w+|commenc\w+)|after|since|from|blam\w+ (?:it )?on"
     r"|related to|provoked by|precipitated by|set off by|produced by|driven by|put(?:ting)? (?:it |this |that )?down to"
-    r"|pinn(?:ed|ing) (?:it |this )?on|trac(?:ed|ing) (?:it |this )?(?:back )?to|ascrib\w+ (?:it |this )?to|aris(?:es?|ing)"
-    r" (?:from|out of)|sequela\w* of|manifestation of|attributable to|stems? from|down to|courtesy of|toxicity (?:of|from)"
-    r"|upon (?:starting|initiation of)|on starting|in response to|result of|consequence of|stemming from|thanks to|explained by|reaction to|linked to starting|with)"
+    r"|pinn(?:ed|ing) (?:it |this )?on|trac(?:ed|ing) (?:it |this )?(?:back )?to|ascrib\w+ (?:it |this )?to"
+    r"|aris(?:es?|ing)"
+    r" (?:from|out of)|sequela\w* of|manifestation of|attributable to|stems? from|down to|courtesy of|toxicity"
+    r" (?:of|from)"
+    r"|upon (?:starting|initiation of)|on starting|in response to|result of|consequence of|stemming from|thanks to"
+    r"|explained by|reaction to|linked to starting|with)"
 )
 _CAUSES = (
     r"(?:caus\w+|giv(?:es|ing|en)|gave|mak(?:es|ing)|made|led to|leads to|trigger\w*|induc\w+|result(?:s"
     r"|ed|ing) in|leading to|produc\w+|bring(?:s|ing)? on|brought on|responsible for|to blame for|behind|culprit|is why"
-    r"|offender|provok\w+|precipitat\w+|set(?:s|ting)? off|contribut\w+ to|account(?:s|ed|ing)? for|explain(?:s|ed|ing)?"
-    r"|underl(?:ies|ying)|progress\w+ to|complicated by|evolv\w+ into|(?:reason|trigger|source|cause) (?:of|for))"
+    r"|offender|provok\w+|precipitat\w+|set(?:s|ting)? off|contribut\w+ to|account(?:s|ed|ing)? for|explain(?:s|ed"
+    r"|ing)?"
+    r"|underl(?:ies|ying)|progress\w+ to|complicated by|leaving (?:him|her|me|you|the patient) with|evolv\w+ into"
+    r"|(?:reason|trigger|source|cause) (?:of|for))"
 )
 _BLAMED = re.compile(
     r"[ ](?:is|was|being|seems?|looks?|appears?|may be|might be|to be|as|felt to be)(?: \w+){0,4}? (?:culprit|to blame"
@@ -41,9 +46,11 @@ _OWING = re.compile(
 _ACCUSED = re.compile(r"\b(?:blam\w+|fault\w*|implicat\w+|accus\w+|hold\w* |held )(?: (?:the|his|her|my|your))*[ ]*$")
 _TOGETHER = re.compile(
     r"\b(?:associated with|in (?:a |the )?(?:patient|setting|context|someone|person|man"
-    r"|woman)s? (?:with|of)|in conjunction with|in tandem with|in connection with|hand in hand with|as part of|in concert with"
+    r"|woman)s? (?:with|of)|in conjunction with|in tandem with|in connection with|hand in hand with|as part of|in"
+    r" concert with"
     r"|(?:seen|found|occurr\w+|present\w*|together|common\w*) (?:\w+ ){0,2}(?:in|with)|co-?exist\w*|co-?occur\w* with"
-    r"|concomitant with|coincid\w+ with|against (?:a|the) background of|cluster\w* with|in association with|linked (?:to|with)|together with|alongside"
+    r"|concomitant with|coincid\w+ with|against (?:a|the) background of|cluster\w* with|in association with|linked"
+    r" (?:to|with)|together with|alongside"
     r"|accompan\w*|comorbid with|connected (?:to|with)|goes? (?:along |together )?with"
     r"|coexist\w* with|concurrent with|on (?:a|the) background of|tied to|with (?:known|underlying"
     r"|concomitant|coexisting))\b"

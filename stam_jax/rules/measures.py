@@ -66,7 +66,8 @@ _CANONICAL = {
     "k/ul": "K/uL",
     "mm/hr": "mm/hr",
 }
-_GAP = re.compile(r"\b(?:every|repeat|recheck|check|monitor|follow)\b")
+_GAP = re.compile(r"\b(?:every|repeat(?! (?:is|was|came|value|result|of|level|showed|test|at|[0-9]))|recheck|check"
+    r"|monitor|follow)\b")
 _LIMIT = re.compile(
     r"(?:\b(?:below|under|above|over|less than|greater than|more than|at least|exceeds?|higher than"
     r"|lower than|between|until)|[<>]=|[≥≤])[ ]*(?:a |about )?$"

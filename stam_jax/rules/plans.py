@@ -64,7 +64,8 @@ _GENERIC = re.compile(
 )
 _BOOKED_FOR = re.compile(
     r"\b(?:(?:booked|scheduled|down|lined up|set up|arranged|slated|due|listed|pencill?ed)(?: in)? for"
-    r"|appointment (?:for|with)|(?:going|goes|coming|attending|attends|to attend|will attend|to have|seeing|sees|will see)"
+    r"|appointment (?:for|with)|(?:going|goes|coming|attending|attends|to attend|will attend|to have|seeing|sees"
+    r"|will see)"
     r"(?: in)?(?: for| to)?) (?:an? |the |her |his |my |your )?(?P<np>[a-z][a-z-]{2,20}(?: (?!on|for|with|in|at"
     r"|appointment|and|is|was)[a-z][a-z-]{1,20}){0,2}) (?:on|for|at|in) "
 )
@@ -73,7 +74,8 @@ _REFERRED = re.compile(
     r"|appointment|and)[a-z][a-z-]{1,20}){0,2})(?=$|[,;:.(]| on| for| with| and| appointment)"
 )
 _NOT_NP = re.compile(
-    r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow|follow|visit|return|next|it|this|that|which|appointment|he|she|patient|call|everything"
+    r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow|follow|visit|return|next|it|this"
+    r"|that|which|appointment|he|she|patient|call|everything"
     r"|session|meeting|discharge|questions?|results?|labs?|plan)\b"
 )
 

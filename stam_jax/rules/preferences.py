@@ -23,11 +23,17 @@ _METHOD = re.compile("|".join(f"(?P<m{i}>(?<![a-z]){p}(?![a-z]))" for i, (_, p) 
 _CONTACT = re.compile(
     r"\b(?:contact(?:ed|ing)?|reach(?:ed|ing)?|get (?:in touch|hold of)|communicat\w+|notif(?:y|ied"
     r"|ications?)|hear from|touch base|drop (?:me|him|her)|shoot (?:me|him|her)|give (?:me|him|her) an?"
-    r"|correspondence|(?:sent|send|updates?|results?|information|messages?|letters?|appointments?) (?:\w+ ){0,4}?(?:by|via"
-    r"|through|over|to)|(?:way|method|mode|means|channel) (?:to|of|for)|reminders?|messages? (?:me|him|her)|correspond\w+|(?:prefer\w*|rather|wants?"
-    r"|wish\w*|please|best way|use|switch\w*|send|like[sd]?|ask\w*|opt\w*|choos\w*|chose|request\w*|favou?rs?|keep\w*|go(?:es)? with|rely|relies|responds?"
+    r"|correspondence|(?:sent|send|updates?|results?|information|messages?|letters?|appointments?) (?:\w+"
+    r" ){0,4}?(?:by|via"
+    r"|through|over|to)|(?:way|method|mode|means|channel) (?:to|of|for)|reminders?|messages? (?:me|him|her)"
+    r"|correspond\w+|(?:prefer\w*|rather|wants?"
+    r"|wish\w*|please|best way|use|switch\w*|send|like[sd]?|ask\w*|opt\w*|choos\w*|chose|request\w*|favou?rs?"
+    r"|keep\w*|go(?:es)? with|rely|relies|responds?"
     r"|answers?|picks? up)[^.;]{0,60}?(?:call|phone|text"
-    r"|e-?mail|portal|letter|sms|mail|ring|post|fax|video)\w*)\b"
+    r"|e-?mail|portal|letter|sms|mail|ring|post|fax|video)\w*"
+    r"|(?:calls?|texts?|text messages?|e-?mails?|letters?|portal(?: messages?)?)[^.;]{0,20}\b(?:prefer\w*|(?:is|are"
+    r"|works?)"
+    r" (?:best|preferred|the best)))\b"
 )
 _CODES = (
     (
@@ -38,28 +44,38 @@ _CODES = (
     ),
     (
         "do not resuscitate",
-        r"dnr|dnar|dnacpr|(?:(?:does|do|would|did|should|will) not|(?:does|do|would|did|should|wo)n't|not|never|no longer)"
-        r" (?:(?:ever|want|wants|wish|wishes|like|to|be|have|receive|accept|for|any|undergo|desire|desires|consent|agree"
+        r"dnr|dnar|dnacpr|(?:(?:does|do|would|did|should|will) not|(?:does|do|would|did|should|wo)n't|not|never|no"
+        r" longer)"
+        r" (?:(?:ever|want|wants|wish|wishes|like|to|be|have|receive|accept|for|any|undergo|desire|desires|consent"
+        r"|agree"
         r"|given|attempted|a candidate|under any circumstances)[ ]){0,5}(?:cpr|resuscitat\w+|chest compressions"
-        r"|brought back|revived|shocked|heroic measures|heroics)|(?:declin|refus|reject|forgo|forego|against|opts? out of"
+        r"|brought back|revived|shocked|heroic measures|heroics)|(?:declin|refus|reject|forgo|forego|against|opts?"
+        r" out of"
         r"|opted out of|withhold|no)\w* (?:any |all )?(?:cpr|resuscitation|chest compressions|heroic measures|heroics)"
-        r"|(?:just )?let (?:me|him|her|nature) (?:go|take)|die naturally|natural death|(?:do not|do-not|don't|not (?:to )?(?:be|want to be)"
+        r"|(?:just )?let (?:me|him|her|nature) (?:go|take)|die naturally|natural death|(?:do not|do-not|don't|not"
+        r" (?:to )?(?:be|want to be)"
         r"|no) (?:attempt )?resuscitat(?:e|ion|ed)|no cpr|no code\b|allow natural death",
     ),
     (
         "do not intubate",
-        r"dni|(?:(?:does|do|would|did|should|will) not|(?:does|do|would|did|should|wo)n't|not|never|no longer|no|declin\w+"
-        r"|refus\w+|against) (?:(?:ever|want|wants|wish|wishes|like|to|be|have|receive|accept|for|any|a|put|placed|on|go"
+        r"dni|(?:(?:does|do|would|did|should|will) not|(?:does|do|would|did|should|wo)n't|not|never|no longer|no"
+        r"|declin\w+"
+        r"|refus\w+|against) (?:(?:ever|want|wants|wish|wishes|like|to|be|have|receive|accept|for|any|a|put|placed"
+        r"|on|go"
         r"|hooked|up|kept|alive|by|the|undergo|desire|mechanical|invasive)[ ]){0,7}(?:intubat\w+|ventilat\w+"
-        r"|breathing (?:machine|tube)|life support|respirator)|(?:do not|don't|not (?:to )?be|no) intubat(?:e|ion|ed)|no (?:breathing tube" r"|ventilator)",
+        r"|breathing (?:machine|tube)|life support|respirator)|(?:do not|don't|not (?:to )?be|no) intubat(?:e|ion"
+        r"|ed)|no (?:breathing tube" r"|ventilator)",
     ),
     ("comfort measures only", r"comfort (?:measures|care)(?: only)?|cmo\b|hospice care only"),
     (
         "full code",
         r"full[ -](?:code|resuscitation|resus|treatment|escalation)|(?:wants?|wish\w*|do|have) everything"
-        r"(?: possible)?(?: (?:to be )?(?:done|tried))?|every(?: possible)? (?:effort|measure)|all (?:possible )?(?:resuscitative"
-        r"|life-?saving|resuscitation) (?:measures|efforts)|for (?:attempted )?(?:resuscitation|cpr)|(?:wants?|would want"
-        r"|wish\w*|agrees?) (?:to (?:be|have|receive) )?(?:cpr|resuscitat\w+)|attempt (?:cpr|resuscitation)|no limits? on"
+        r"(?: possible)?(?: (?:to be )?(?:done|tried))?|every(?: possible)? (?:effort|measure)|all (?:possible"
+        r" )?(?:resuscitative"
+        r"|life-?saving|resuscitation) (?:measures|efforts)|for (?:attempted )?(?:resuscitation|cpr)|(?:wants?"
+        r"|would want"
+        r"|wish\w*|agrees?) (?:to (?:be|have|receive) )?(?:cpr|resuscitat\w+)|attempt (?:cpr|resuscitation)|no"
+        r" limits? on"
         r" (?:care|treatment)",
     ),
     ("limited resuscitation", r"limited code|partial code|limited resuscitation"),
@@ -69,13 +85,17 @@ _CODE_CUE = re.compile(
     r"\bcode[ -]status|\bresuscitat\w+|\bdnr\b|\bdni\b|\bdnar\b|\bfull code|\bintubat\w+"
     r"|\bcomfort (?:measures|care)|\bcpr\b|\badvance directive|\bgoals of care|\bno code\b"
     r"|\blimited code|\bdnacpr\b|\bcardiac arrest|\bheart (?:should )?stop|\bbreathing (?:tube|machine)|\bventilat\w+"
-    r"|\blife support|\beverything\b|\bresus\b|\bheroic|\bchest compressions|\bnatural(?:ly)?\b|\brevived|\bbrought back"
+    r"|\blife support|\beverything\b|\bresus\b|\bheroic|\bchest compressions|\bnatural(?:ly)?\b|\brevived|\bbrought"
+    r" back"
     r"|\blimits? on|\bescalation|\bpass(?:es)? away|\barrest|\brespirator|\blet (?:me|him|her) go\b|\blast wishes"
     r"|\bend of life|\bmolst\b|\bpolst\b|\blife-?saving|\bpartial code"
 )
 _LIVES = re.compile(
     r"\b(?:lives?|living|resid(?:es|ing)|reside|dwell(?:s|ing)|stay(?:s|ing)"
-    r"|moved(?: (?:back )?in(?:to)?)?|moving|relocated|home is|is now|currently|now|based|transferred"
+    r"|moved(?: (?:back )?in(?:to)?)?|moving|relocated|transitioned|settled|entered|placed|admitted|housed"
+    r"|gone to live|went to live|home with"
+    r"|shar(?:es|ing) (?:a |an |the |his |her |my )?(?:home|house|apartment|flat|place|household)|home is|is now"
+    r"|currently|now|based|transferred"
     r"|shares? (?:a |an )?(?:home|house|apartment|flat))\b"
     r"(?: (?:is|now|currently|and (?:is )?(?:now )?(?:lives?|living)|at home|still|in|into|to|out"
     r"|back|at|on (?:his|her|my|their) own|by (?:himself|herself|myself)))*?[ ]*"
@@ -91,17 +111,20 @@ _LIVING_CUE = re.compile(
     r"|\bhome situation|\bstays? (?:with|at|alone)|\bstaying (?:with|alone|in|at)|\brelocated"
     r"|\bdwelling|\bshar(?:es|ing) (?:a|an|the|his|her|my)?[ ]?(?:home|house|apartment|flat|place|household)"
     r"|\bhousehold\b|\bhoused\b|\bgroup home|\bresidential (?:care|home)|\b(?:entered|settled in|placed in|admitted to)"
-    r" (?:an? |the )?(?:\w+ )?(?:nursing|assisted|care|memory|residential|group)|\bsenior (?:living|housing)|\bcare home"
+    r" (?:an? |the )?(?:\w+ )?(?:nursing|assisted|care|memory|residential|group)|\bsenior (?:living|housing)|\bcare"
+    r" home"
     r"|\bat home with|\blong-?term care|\bhomeless|\bon (?:my|his|her) own\b|\bresidence\b|\broof\b"
 )
 _ALONE = re.compile(
-    r"\b(?:liv\w+|resid\w+|stay\w*|dwell\w*|home|house|apartment|flat|household)\b[^;,.]{0,25}?\b(?P<how>alone|on (?:his"
+    r"\b(?:liv\w+|resid\w+|stay\w*|dwell\w*|home|house|apartment|flat|household)\b[^;,.]{0,25}?\b(?P<how>alone|on"
+    r" (?:his"
     r"|her|my|their) own|by (?:himself|herself|myself)|independently)\b|\b(?:i'm|i am|he is|she is|now) (?:now |all )?"
     r"(?P<how2>on my own|on (?:his|her) own|all alone|alone)(?= (?:now|since|in the|at home)\b|$|[,.;])"
 )
 _WITH = re.compile(
     r"\b(?P<who>son|daughter|sister|brother|mother|father|wife|husband|partner|parents|niece|nephew|roommate)s?"
-    r" (?:has |have |is |are )?(?:now )?(?:moved in|liv(?:es?|ing)|stay(?:s|ing)?) with (?:him|her|me|the patient|patient)\b"
+    r" (?:has |have |is |are )?(?:now )?(?:moved in|liv(?:es?|ing)|stay(?:s|ing)?) with (?:him|her|me|the patient"
+    r"|patient)\b"
 )
 _PLACE = re.compile(
     r"\b(?:home|house|apartment|flat|facility|living|shelter|alone|with|community|residence|condo"
@@ -126,7 +149,8 @@ _DIETS = (
 _DIET = re.compile(rf"(?<![a-z])(?P<d>{_DIETS})(?![a-z])")
 _DIET_CUE = re.compile(
     r"\bdiet\w*|\brestrict\w*|\bintake\b|\bkeeps?\b|\bsticks?\b|\bsticking\b|\badher\w+|\bobserv\w+|\bmeat\b|\bcook\w*"
-    r"|\bmenu\b|\btray\b|\blifestyle\b|\bpractic\w+|\bprefer\w*|\bstrict\w*|\bwants?\b|\bchoos\w+|\bchose\b|\bopt\w*|\beat(?:s|ing|en)?\b|\bfood\b|\bmeals?\b|\b(?:became|become|becoming|gone|went"
+    r"|\bmenu\b|\btray\b|\blifestyle\b|\bpractic\w+|\bprefer\w*|\bstrict\w*|\bwants?\b|\bchoos\w+|\bchose\b"
+    r"|\bopt\w*|\beat(?:s|ing|en)?\b|\bfood\b|\bmeals?\b|\b(?:became|become|becoming|gone|went"
     r"|going|is|now|am|been|turned|i'm|he's|she's|identifies as)\b(?= (?:a |an |fully |strictly "
     r"|now |recently |going )?(?:vegetarian|vegan|pescatarian|gluten|keto|kosher|dairy|plant|halal"
     r"|paleo))|\bfollow\w*|\bnutrition\b|\bswitched to\b|\bvegetarian\b|\bvegan\b|\bavoids?\b"
@@ -144,21 +168,25 @@ _TONGUES = (
 )
 _TONGUE = re.compile(
     rf"\b(?:(?:language|tongue)(?: of choice| preference| spoken)?(?: is|:| -|,)? ?(?P<a>{_TONGUES})|(?P<b>{_TONGUES})"
-    rf"(?:[- ]speaking|[- ]speaker| interpreter| translator|[- ]only)|(?:interpreter|translator)[ (:,-]{{1,3}}(?P<c>{_TONGUES})"
+    rf"(?:[- ]speaking|[- ]speaker| interpreter| translator|[- ]only)|(?:interpreter|translator)["
+    rf" (:,-]{{1,3}}(?P<c>{_TONGUES})"
     rf"|(?:speak|talk|communicat|convers|consult|discuss|written|materials?|visits?|appointments?)\w*"
     rf"(?: (?:to|with|best|better|only|mainly|mostly|her|him|me|and|read|things|conducted|held|be)){{0,3}} (?:in )?"
     rf"(?P<d>{_TONGUES})|(?:comfortable|at ease|fluent|better|best)(?: \w+){{0,2}} (?:in|with) (?P<e>{_TONGUES}))\b"
 )
 _CONTRACEPTION = re.compile(
-    r"\b(?P<v>condoms?|copper (?:iud|coil)|hormonal iud|levonorgestrel iud|mirena|iud|combined (?:oral contraceptive )?pill"
-    r"|oral contraceptives?(?: pills?)?|progestin-only pill|progestogen-only pill|mini-?pill|the pill|depo(?:-| )provera"
+    r"\b(?P<v>condoms?|copper (?:iud|coil)|hormonal iud|levonorgestrel iud|mirena|iud|combined (?:oral"
+    r" contraceptive )?pill"
+    r"|oral contraceptives?(?: pills?)?|progestin-only pill|progestogen-only pill|mini-?pill|the pill|depo(?:-|"
+    r" )provera"
     r"|contraceptive implant|nexplanon|implant|tubal ligation|vasectomy|withdrawal|natural family planning"
     r"|contraceptive patch|vaginal ring|nuvaring|diaphragm|abstinence)\b"
 )
 _BLOOD = re.compile(
     r"\b(?:declin\w+|refus\w+|(?:does|do|will|would) not (?:want|accept|consent to|agree to)|(?:does|do|wo|would)n't"
     r" (?:want|accept|consent to)|no|objects? to|against|rejects?) (?:(?:any|all|receiving|a|an) ){0,2}"
-    r"(?:blood(?: products?| transfusions?)?|transfusions?)(?= |$|[,.;])(?! (?:in|per|on) (?:the |his |her )?(?:urine|stool"
+    r"(?:blood(?: products?| transfusions?)?|transfusions?)(?= |$|[,.;])(?! (?:in|per|on) (?:the |his |her"
+    r" )?(?:urine|stool"
     r"|rectum|sputum)| (?:pressure|work|draw|test|thinner|clot|sugar|thinning|loss|noted|seen))"
 )
 _PROXY = re.compile(
@@ -167,7 +195,8 @@ _PROXY = re.compile(
     r"|niece|nephew|friend)\b"
 )
 _DIRECTIVE = re.compile(
-    r"\b(?:advance directive|living will|molst|polst)\b[^.;]{0,20}?\b(?P<v>on file|in place|completed|signed|in the chart)\b"
+    r"\b(?:advance directive|living will|molst|polst)\b[^.;]{0,20}?\b(?P<v>on file|in place|completed|signed|in the"
+    r" chart)\b"
 )
 _LANGUAGE = re.compile(
     r"\b(?:speaks? (?:only |mainly |primarily )?|primary language(?: is|:)? ?|interpreter (?:for"
@@ -177,8 +206,10 @@ _LANGUAGE = re.compile(
     r"|bengali|punjabi|creole|american sign language|asl|ukrainian|turkish|greek)\b"
 )
 _PHARMACY = re.compile(
-    r"\b(?:pharmacy(?: of choice| preference)?(?: is now| is|:| -| changed to) ?|(?:prescriptions?|scripts?|meds|medications)"
-    r" (?:should |to |can |must |please )*(?:go|be sent|be filled|sent|filled|routed)(?: to| at)? |uses?|fills (?:prescriptions|meds|medications) at|prescriptions (?:sent )?to"
+    r"\b(?:pharmacy(?: of choice| preference)?(?: is now| is|:| -| changed to) ?|(?:prescriptions?|scripts?|meds"
+    r"|medications)"
+    r" (?:should |to |can |must |please )*(?:go|be sent|be filled|sent|filled|routed)(?: to| at)? |uses?|fills"
+    r" (?:prescriptions|meds|medications) at|prescriptions (?:sent )?to"
     r"|sends? (?:prescriptions|scripts) to|switched to|prefers?"
     r"|go(?:es)? to) (?:the )?(?P<v>[a-z][a-z' &.-]{2,30}? pharmacy(?: on [a-z ]{3,20})?)\b"
 )
@@ -286,7 +317,8 @@ def _held(text: str, pattern: re.Pattern) -> re.Match | None:
     for i, m in enumerate(found):
         left = text[max(found[i - 1].end() if i else 0, m.start() - 45):m.start()]
         if re.search(
-            r"\b(?:instead of|rather than|don't|do not|stop using|not|no longer|from|over|than|previously|never (?:pick|answer|check|read|use|look)\w*(?: up| at)?|rarely \w+|avoid\w*|ignores?"
+            r"\b(?:instead of|rather than|don't|do not|stop using|not|no longer|from|over|than|previously|never"
+            r" (?:pick|answer|check|read|use|look)\w*(?: up| at)?|rarely \w+|avoid\w*|ignores?"
             r"|no good|does not (?:use|have|read|check)|doesn't (?:use|have|read|check)|(?:had|has) been|earlier|old"
             r"|was|formerly|used to be|and not|no more|never|away from|in place of|replac\w+|stop|hates?"
             r"|dislikes?|doesn't (?:want|like)|without)[ ]+(?:(?:by|a|an|the|to|being|via|through|be|wants?"

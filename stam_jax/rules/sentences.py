@@ -157,7 +157,8 @@ def _split(text: str, at: int, end: int, speaker: str | None, section: str | Non
         if stop.start() < at:
             continue
         mark = stop.group()
-        if mark == "\n" or mark == "?" and text[max(first, stop.start() - 1):stop.start()] in ("", " ", ":", "(", "/"):
+        doubt = set(mark) == {"?"} and text[max(first, stop.start() - 1):stop.start()] in ("", " ", ":", "(", "/")
+        if mark == "\n" or doubt:  # "impression: ? pneumonia"
             continue
         after = text[stop.end():stop.end() + 12].lstrip()
         if (

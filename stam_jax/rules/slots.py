@@ -34,6 +34,8 @@ def agree(a: Memory, b: Memory) -> bool:
         return _doses_agree(a.value, b.value)
     if a.attribute == "value":
         return _number(a.value) == _number(b.value)
+    if a.attribute == "allergy":
+        return _signs(a.value) == _signs(b.value)
     return _plain(a.value) == _plain(b.value)
 
 
@@ -55,6 +57,12 @@ def _number(value: str) -> object:
         return Decimal(value)
     except InvalidOperation:
         return value
+
+
+def _signs(value: str) -> frozenset[str]:
+    """A reaction without the order of its words: "lip swelling", "swelling of the lips"."""
+    words = re.findall("[a-z]+", value.lower())
+    return frozenset(word.rstrip("s") for word in words if word not in ("of", "the", "and"))
 
 
 def _plain(value: str) -> str:

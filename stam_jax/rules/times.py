@@ -59,7 +59,8 @@ _POINT = re.compile(
 )
 _LENGTH = re.compile(
     rf"(?:for|x|×|over|to{_SEP}(?:complete|finish)|lasting)[ \n]?(?P<near>(?:the{_SEP})?(?P<way>next|past"
-    rf"|last|coming)?{_SEP}?)?(?:(?:(?:a|in){_SEP}total{_SEP}of|just|only|exactly|another|an?{_SEP}(?:further|additional)"
+    rf"|last|coming)?{_SEP}?)?(?:(?:(?:a|in){_SEP}total{_SEP}of|just|only|exactly|another|an?{_SEP}(?:further"
+    rf"|additional)"
     rf"|a{_SEP}full|up{_SEP}to){_SEP})?"
     rf"(?P<count>[0-9]{{1,3}}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
     rf"|fourteen|an?(?:{_SEP}(?:further|full|whole|additional))?|another|(?<=the{_SEP}coming{_SEP})"
@@ -71,7 +72,8 @@ _LENGTH = re.compile(
 _COURSE = re.compile(
     rf"(?P<count>[0-9]{{1,3}}|one|two|three|four|five|six|seven|eight|nine|ten"
     rf"|fourteen)[ \n-](?P<unit>day|week)s?"
-    rf"(?:{_SEP}|'s?{_SEP})(?:course|supply|treatment|regimen|in{_SEP}(?:all|total)|total|only|of{_SEP}(?:therapy|treatment"
+    rf"(?:{_SEP}|'s?{_SEP})(?:course|supply|treatment|regimen|in{_SEP}(?:all|total)|total|only|of{_SEP}(?:therapy"
+    rf"|treatment"
     rf"|antibiotics|it))|(?:course|supply|total){_SEP}of{_SEP}(?P<count2>[0-9]{{1,3}}|one|two|three|five|six|seven"
     rf"|ten|fourteen){_SEP}(?P<unit2>day|week)s?",
     re.I,
@@ -83,9 +85,11 @@ _SEVENTHS = re.compile(  # 5/7: five days; 2/52: two weeks; 3/12: three months
 )
 _UNTIL = re.compile(
     r"(?:until|till|through|thru|up to|up until|(?:until|up to|through) and including|through to"
-    r"|due to (?:end|finish|stop)(?: on)?|planned (?:end|stop)(?: date)?:?(?: is| on)?|(?:and )?then (?:stop|discontinue"
+    r"|due to (?:end|finish|stop)(?: on)?|planned (?:end|stop)(?: date)?:?(?: is| on)?|(?:and )?then (?:stop"
+    r"|discontinue"
     r"|off)(?: on| after)?|course (?:ends|finishes|completes)(?: on)?|to (?:end|run until|run to)(?: on)?"
-    r"|(?:last|final) (?:tablet|pill|capsule|one|day of treatment)(?: is| will be| due)?(?: on)?|last dose(?: is| will be| due)?(?: on)?|last day(?: is"
+    r"|(?:last|final) (?:tablet|pill|capsule|one|day of treatment)(?: is| will be| due)?(?: on)?|last dose(?: is|"
+    r" will be| due)?(?: on)?|last day(?: is"
     r"| will be)?(?: on)?|ending(?: on)?|ends(?: on)?"
     r"|end date:?|end(?: on)?|to finish(?: on)?|finish(?:ing|es)?(?: on)?|complete(?:s|d)?(?: on| by)"
     r"|to be completed(?: on| by)|stop(?:ping)?(?: date:?| on)|with the last (?:dose|tablet|pill|day)"

@@ -11,16 +11,19 @@ from core_jax.engine.request import Grammar, Request, Sampling
 @pytest.fixture(scope="module")
 def engine():
     with E.quick_compiles():
-        yield E.engine(tokens=E.LENGTH)  # room for one long sequence: rows evict and preempt each other
+        yield E.engine(tokens=E.LENGTH, rows=3, chunk=8)  # room for one long sequence: rows evict each other's pages
 
 
 def asked(count: int) -> list[Request]:
     """Prompts that begin with one of two beginnings, cut anywhere."""
     rng = random.Random(0)
     heads = [[rng.randrange(3, 300) for _ in range(90)] for _ in range(2)]
-    return [Request((*rng.choice(heads)[:rng.randrange(90)], *(rng.randrange(3, 300) for _ in range(rng.randrange(1, 20)))),
-                    Sampling(max_tokens=rng.randrange(1, 12), temperature=rng.choice([0.0, 1.0]), seed=rng.randrange(9)))
-            for _ in range(count)]
+    requests = []
+    for _ in range(count):
+        own = [rng.randrange(3, 300) for _ in range(rng.randrange(1, 20))]
+        sampling = Sampling(max_tokens=rng.randrange(1, 12), temperature=rng.choice([0.0, 1.0]), seed=rng.randrange(9))
+        requests.append(Request((*rng.choice(heads)[:rng.randrange(90)], *own), sampling))
+    return requests
 
 
 def test_answers_are_those_of_an_empty_cache(engine):

@@ -196,6 +196,15 @@ def test_a_chat_request_on_the_wire_and_back(server, connect):
     )
 
 
+def test_what_an_answer_quotes_ends_no_thinking_block(connect):
+    said = '- STATE | "he wrote </think> and <think>" | Wrote.'
+    done, = connect().submit([chat(said)])
+    assert (done.text, done.thinking) == (f"-> {said}", "hm")
+    own = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}]}
+    done, = connect().submit([chat("json:" + json.dumps(own))])
+    assert (done.text, done.thinking) == (said, "")
+
+
 def test_text_and_token_prompts(server, connect):
     text, ids = connect().submit([Request("long", Sampling(logprobs=True)), Request((1, 2))])
     assert [path for path, _, _ in server.seen] == ["/v1/completions"] * 2

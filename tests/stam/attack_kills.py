@@ -31,13 +31,18 @@ class Encoder:
     id, dim, normalized = HEADER.model, HEADER.dim, True
 
     def encode(self, texts):
-        rows = np.array([[1 + (len(t) * (i + 3) + sum(t.encode())) % 97 for i in range(self.dim)] for t in texts], float)
+        rows = np.array([[1 + (len(t) * (i + 3) + sum(t.encode())) % 97 for i in range(self.dim)] for t in texts])
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def story(patient: str, rng: random.Random) -> list:
-    return [entry(f"{patient}{rng.choice('abc')} dose {rng.randrange(1, 9) * 5} mg\nsecret{patient}x{rng.randrange(10**9)} status",
-                  patient=patient, date=f"20{rng.randrange(10, 30)}-01-02") for _ in range(3)]
+    """Three entries: a dose in a slot that others share, and a word that stands nowhere else."""
+    out = []
+    for _ in range(3):
+        word, dose = "".join(rng.choices("bcdf", k=12)), f"{rng.randrange(1, 9) * 5} mg"
+        text = f"drug {rng.choice('abc')} dose {dose}\nsecret{word} status"
+        out.append(entry(text, patient=patient, date=f"20{rng.randrange(10, 30)}-01-02"))
+    return out
 
 
 def work(path: str, seed: int, said: int, statement: int) -> None:
@@ -62,7 +67,7 @@ def work(path: str, seed: int, said: int, statement: int) -> None:
             state = store.state(patient)
             if what < 0.5 or not state.memories:
                 entries = story(patient, rng)
-                ingest(store, [e for e in entries], SlotWriter(), Encoder())
+                ingest(store, entries, SlotWriter(), Encoder())
                 line = {"in": [patient, *(e.entry_key for e in entries)]}
             elif what < 0.7:
                 try:
@@ -89,12 +94,11 @@ def main(root: str, kills: int) -> None:
             code = 1
             try:
                 os.close(said)
-                work(path, seed, saying, rng.randrange(1, 500))
+                work(path, seed, saying, rng.randrange(1, rng.choice((250, 1000))))
                 code = 0
             finally:
                 os._exit(code)
         os.close(saying)
-        rng.random()
         status = os.waitpid(child, 0)[1]
         with os.fdopen(said) as pipe:
             for line in map(json.loads, pipe):
@@ -110,7 +114,7 @@ def main(root: str, kills: int) -> None:
             report["wrong"] += [f"{seed}: {k} is lost" for p, k in known if k not in store.state(p).entries]
             raw = b"".join(f.read_bytes() for f in pathlib.Path(path).iterdir())
             report["wrong"] += [f"{seed}: {w} is still on disk" for w in erased if w.encode() in raw]
-    print(json.dumps(report))
+    print(json.dumps(report | {"erased": len(erased)}))
 
 
 if __name__ == "__main__":

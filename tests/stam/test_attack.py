@@ -133,10 +133,6 @@ def test_a_store_that_was_deleted_while_open_is_not_made_anew(path, store):
     ("UPDATE relation SET seq = 9 WHERE rowid = 1", "I11"),
     ("DROP INDEX relation_dst", "I11"),
     ("CREATE TRIGGER t AFTER INSERT ON memory BEGIN DELETE FROM memory; END", "I11"),
-    ("UPDATE patient SET version = 'x'", "I6"),
-    ("UPDATE journal SET body = '[]' WHERE seq = 1", "I6"),
-    ("UPDATE memory SET body = CAST(x'ff' AS TEXT) WHERE rowid = 1", "I11"),
-    ("UPDATE transition SET body = '7' WHERE rowid = 1", "I11"),
     ("UPDATE patient SET patient_id = CAST('p1' AS BLOB)", "I11"),
 ])
 def test_verify_sees_damage_that_changes_no_content(store, path, statement, invariant):
@@ -280,6 +276,7 @@ def test_ingest_revert_and_erase_survive_being_killed(tmp_path, kills):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["wrong"] == [] and report["killed"] >= kills / 2
+    assert report["erased"] or kills < 20
 
 
 # ---- undo and deletion ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import random
 import pytest
 from memory_cases import entry, memory
 
-from core_jax.engine.request import Completion, LabelScores
+from core_jax.engine.request import Completion, LabelScores, Request, Sampling
 from core_jax.engine.scripted import Scripted
 from core_jax.models.config import DecoderConfig
 from core_jax.models.cost import decode_flops, prefill_flops
@@ -255,6 +255,25 @@ def test_usage_is_counted_by_stage():
     assert rows[0]["pflop_per_1000_source_tokens"] == rows[0]["flops"] / 1e15 / (writer.source_tokens / 1000)
     unknown = table(LanguageWriter(Scripted([])).usage, 10)
     assert unknown[0]["pflop_per_1000_source_tokens"] is None
+
+
+@pytest.mark.slow
+def test_an_untrained_model_bound_to_the_grammar_writes_drafts():
+    from core_jax.engine.engine import Engine, Limits
+    from core_jax.recipe import BaseConfig, describe_base, open_base
+
+    config, tokenizer = describe_base(BaseConfig("tiny"))
+    engine = Engine(config, open_base(BaseConfig("tiny", dtype="float32")), tokenizer,
+                    limits=Limits(rows=4, page=64, length=1024, tokens=4096))
+    prompt = "\n".join(m["content"] for m in extract_messages(NOTE, 0, tuned=True))
+    grammar, drafts = lines.extract_grammar(NOTE.text), []
+    for done in engine.submit([Request(prompt, Sampling(max_tokens=720, temperature=float(seed > 0), seed=seed),
+                                       grammar=grammar) for seed in range(4)]):
+        read = lines.parse_drafts(done.text, cut=done.finish == "length")
+        assert done.error is None and read.error is None and "bad_line" not in read.problems, done
+        assert read.drafts or done.text == "NONE"
+        drafts += read.drafts
+    assert drafts and all(d.quote in " ".join(NOTE.text.split()) for d in drafts)
 
 
 @pytest.mark.slow

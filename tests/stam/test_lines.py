@@ -1,7 +1,9 @@
 """Whatever a model writes, what is read from it stands in it, and reading never fails."""
 import dataclasses
 import json
+import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ ANSWER = """\
 - EVENT | hba1c | value | 8.1 % | AFFIRMED | PATIENT | a week ago | "HbA1c 8.1 % a week ago" | HbA1c was 8.1 %.
 - STATE | chest pain | status | - | NEGATED | FAMILY | - | "denies chest pain" | No chest pain.
 - BACKGROUND | - | background | - | AFFIRMED | PATIENT | - | "speaks Portuguese" | Speaks Portuguese."""
+NOTES = "HbA1c 8.1 %\na week  ago. She denies chest pain;\nspeaks Portuguese {and} \\."
 
 words = st.text(st.characters(codec="utf-8", exclude_characters='|"“”', exclude_categories=("Cc", "Z", "Cs", "Cn")),
                 min_size=1, max_size=12).filter(lambda w: lines.canonical_text(w) == w and w != "-")
@@ -252,7 +255,7 @@ def accepted(grammars, grammar, text: str) -> bool:
 
 
 def test_the_extractor_is_bound_to_lines_whose_quotes_stand_in_the_text(grammars):
-    grammar = lines.extract_grammar("HbA1c 8.1 %\na week  ago. She denies chest pain;\nspeaks Portuguese {and} \\.")
+    grammar = lines.extract_grammar(NOTES)
     read, denied, note = ANSWER.split("\n")[1:]
     for text in ("NONE", read, denied, f"{read}\n{denied}\n{note}"):
         assert accepted(grammars, grammar, text), text
@@ -260,6 +263,56 @@ def test_the_extractor_is_bound_to_lines_whose_quotes_stand_in_the_text(grammars
                  read.replace(" | a week ago", ""), f"Sure:\n{read}", read.replace("8.1 %", "-\n-", 1)):
         assert not accepted(grammars, grammar, text), text
     assert accepted(grammars, lines.extract_grammar(""), "NONE")
+
+
+def test_what_could_not_be_read_is_not_written(grammars):
+    grammar = lines.extract_grammar('Says "no pain" - today.\r\n| \u00b2')
+    line = '- STATE | pain | status | - | NEGATED | PATIENT | - | "no pain" | No pain.'
+    for text in (line, line.replace("no pain", "today. | \u00b2"), line.replace("pain | status", "- | background")):
+        assert accepted(grammars, grammar, text) and len(lines.parse_drafts(text).drafts) == 1, text
+    for old, new in (('"no pain"', '""'), ('"no pain"', '"-"'), ('"no pain"', '"Says "no pain"'), ("| pain", "| -"),
+                     ("| pain", "|  "), ("No pain.", "-"), ("No pain.", " "), ("No pain.", "No\rpain."),
+                     ("| - | NEGATED", "| a\x00 | NEGATED")):
+        assert line.count(old) == 1 and not accepted(grammars, grammar, line.replace(old, new)), new
+    for text in ("", ' "-" -\n'):
+        assert accepted(grammars, lines.extract_grammar(text), "NONE")
+        assert not accepted(grammars, lines.extract_grammar(text), "- ")
+
+
+def written(grammars, grammar, rng: random.Random) -> str:
+    """A text of the grammar at random, where what ends a field or the text is often taken."""
+    matcher, ids = grammars[0].matcher(grammar), []
+    stop, ends = grammars[1].eos_ids[0], set(grammars[1].tokenize('| "\n'))
+    while not matcher.done:
+        bits = np.unpackbits(matcher.mask().view(np.uint8), bitorder="little")
+        allowed = np.flatnonzero(bits).tolist()
+        soon = [t for t in allowed if t in ends or t == stop]
+        token = rng.choice(soon if soon and rng.random() < 0.4 else allowed)
+        if token == stop:
+            break
+        ids.append(token)
+        matcher.advance(token)
+    return grammars[1].decode(ids)
+
+
+def test_whatever_the_grammars_admit_is_read_whole(grammars):
+    rng, several = random.Random(5), 0
+    for chunk in (NOTES, '"a" - b', "| x |\t<think>\n</think> \u00e9\u0301 “q” \u2028 NONE", "7"):
+        grammar, words = lines.extract_grammar(chunk), " ".join(lines.canonical_text(chunk).split())
+        for _ in range(12):
+            text = written(grammars, grammar, rng)
+            read = lines.parse_drafts(text)
+            assert read.error is None and read.problems.keys() <= {"duplicate_line"}, text
+            count = 0 if text == "NONE" else text.count("\n") + 1
+            assert len(read.drafts) + read.problems.get("duplicate_line", 0) == count, text
+            assert all(d.quote in words and '"' not in d.quote for d in read.drafts), text
+            several += count > 1
+    assert several > 4
+    for _ in range(20):
+        read = lines.parse_update(written(grammars, lines.update_grammar(2, 3), rng), 2, 3)
+        assert (read.problems, read.error) == ({}, None)
+        read = lines.parse_links(written(grammars, lines.link_grammar(3), rng), 3)
+        assert (read.problems, read.error) == ({}, None)
 
 
 def test_linker_and_updater_are_bound_to_a_line_for_each(grammars):

@@ -100,7 +100,8 @@ DRAFTS = [
     ("Metformin 850 mg bid was misread; it should have read 500 mg bid.", [dose("metformin", "500 mg bid")]),
     ("Addendum: sertraline is 50 mg daily, disregard the earlier 100 mg.", [dose("sertraline", "50 mg daily")]),
     ("Transcription error in last note: lisinopril 20 mg daily, not 40 mg.", [dose("lisinopril", "20 mg daily")]),
-    ("Warfarin had erroneously been documented as 7.5 mg; the dose is 5 mg nightly.", [dose("warfarin", "5 mg nightly")]),
+    ("Warfarin had erroneously been documented as 7.5 mg; the dose is 5 mg nightly.",
+     [dose("warfarin", "5 mg nightly")]),
     ("Potassium of 6.1 was hemolyzed; repeat is 4.4 mmol/L.", [("potassium", "value", "4.4", A, P)]),
     ("Amended report: hemoglobin 10.4 g/dL (previously released as 14.0).", [("hemoglobin", "value", "10.4", A, P)]),
     ("Please disregard the entry of gout, wrong chart.", [problem("gout", N)]),
@@ -257,7 +258,8 @@ RELATIONS = [
     ("Gabapentin 300 mg bid.", "Dizziness provoked by gabapentin.", ("gabapentin", "causal", "dizziness")),
     ("Sertraline 50 mg daily.", "Insomnia as a result of sertraline.", ("sertraline", "causal", "insomnia")),
     ("Lithium 300 mg nightly.", "Hand tremor, which we put down to lithium.", ("lithium", "causal", "hand tremor")),
-    ("Warfarin 5 mg nightly.", "Has had nosebleeds ever since going on warfarin.", ("warfarin", "causal", "nosebleeds")),
+    ("Warfarin 5 mg nightly.", "Has had nosebleeds ever since going on warfarin.",
+     ("warfarin", "causal", "nosebleeds")),
     ("Has hypertension.", "Chronic kidney disease resulting from hypertension.",
      ("hypertension", "causal", "chronic kidney disease")),
     ("Has type 2 diabetes.", "Diabetic retinopathy as a complication of type 2 diabetes.",
@@ -273,7 +275,105 @@ RELATIONS = [
      ("inr monitoring", "monitoring_for", "warfarin")),
 ]
 
-KNOWN_MISSES: list = []
+# ---- a second list, written when the rules had learnt the first ----------------------------------------------------
+
+MORE_DRAFTS = [
+    ("Patient: Penicillin nearly killed me, I went into anaphylactic shock.",
+     [allergy("penicillin", "anaphylactic shock")]),
+    ("Hx of hives w/ sulfa.", [allergy("sulfa drugs", "hives")]),
+    ("Nuts - throat swelling; tape - blistering",
+     [allergy("tree nuts", "throat swelling"), allergy("adhesive tape", "blistering")]),
+    ("When exposed to latex she gets contact dermatitis.", [allergy("latex", "contact dermatitis")]),
+    ("Severe reaction to iodinated contrast in the past (bronchospasm).",
+     [allergy("iodinated contrast", "bronchospasm")]),
+    ("Patient: The doctor took penicillin off my allergy list after the skin test.", [allergy("penicillin", None, N)]),
+    ("Shellfish allergy has been ruled out by allergist.", [allergy("shellfish", None, N)]),
+    ("Erythromycin caused GI upset; intolerance, not true allergy.", [allergy("erythromycin", "gi upset")]),
+    ("Reaction type for penicillin amended to angioedema.", [allergy("penicillin", "angioedema")]),
+    ("Patient: It was my throat that swelled up with shrimp, it wasn't hives.",
+     [allergy("shellfish", "swelling of the throat")]),
+    ("He does not wish to be intubated.", [wish("code status", "do not intubate")]),
+    ("Code: DNR.", [wish("code status", "do not resuscitate")]),
+    ("Patient: If my heart stops, let me go.", [wish("code status", "do not resuscitate")]),
+    ("Goals of care discussed, remains full code.", [wish("code status", "full code")]),
+    ("Text is the best way to get hold of her.", [wish("contact method", "text message")]),
+    ("Patient: Could you write me a letter rather than phone?", []),
+    ("Phone call preferred for results.", [wish("contact method", "phone call")]),
+    ("Home: lives w/ daughter.", [wish("living situation", "with daughter")]),
+    ("She has given up her apartment and lives in assisted living.", [wish("living situation", "in assisted living")]),
+    ("Patient: There's nobody at home but me, I live by myself.", [wish("living situation", "alone")]),
+    ("Eating strictly vegetarian.", [wish("diet", "vegetarian")]),
+    ("Low sodium diet ordered.", [wish("diet", "low sodium")]),
+    ("Patient: I avoid gluten, I'm on the gluten free diet.", [wish("diet", "gluten free")]),
+    ("Prefers Arabic; interpreter booked.", [wish("preferred language", "arabic")]),
+    ("The gabapentin dose in my last note is not correct: she takes 300 mg tid.", [dose("gabapentin", "300 mg tid")]),
+    ("Lab called to say that the potassium of 5.9 belonged to another sample; true value 4.2 mmol/L.",
+     [("potassium", "value", "4.2", A, P)]),
+    ("Rheumatoid arthritis was documented erroneously.", [problem("rheumatoid arthritis", N)]),
+    ("The chart says asthma; she has never had it.", [problem("asthma", N)]),
+    ("Suspect polymyalgia rheumatica.", [problem("polymyalgia rheumatica", U)]),
+    ("Could represent early pneumonia.", [problem("pneumonia", U)]),
+    ("Pulmonary embolism is a consideration.", [problem("pulmonary embolism", U)]),
+    ("Patient: She said it might be gout but wasn't certain.", [problem("gout", U)]),
+    ("?? deep vein thrombosis left leg", [problem("deep vein thrombosis", U)]),
+    ("Sleep apnea remains in the differential.", [problem("sleep apnea", U)]),
+    ("Her chest pain has completely gone.", [problem("chest pain", N)]),
+    ("Patient: I'm over the pneumonia.", [problem("pneumonia", N)]),
+    ("Constipation: resolved with senna.", [problem("constipation", N)]),
+    ("Leg swelling is no more.", [problem("leg swelling", N)]),
+    ("No headaches reported since the last visit.", [problem("headache", N)]),
+    ("Investigations have excluded celiac disease.", [problem("celiac disease", N)]),
+    ("Sleep study did not confirm sleep apnea.", [problem("sleep apnea", N)]),
+    ("Patient: My breathing is fine, not short of breath.", [problem("shortness of breath", N)]),
+    ("Patient: My mum's side all had strokes.", [problem("stroke", A, F)]),
+    ("Brother passed away from colon cancer.", [problem("colon cancer", A, F)]),
+    ("Notable for breast cancer in her sister.", [problem("breast cancer", A, F)]),
+    ("Potassium to be rechecked monthly on account of spironolactone.", [plan("potassium monitoring", "every month")]),
+    ("TSH every 6 wks while levothyroxine is continued.", [plan("tsh monitoring", "every 6 weeks")]),
+    ("Has an eye examination coming up on 2021-05-02.", [plan("eye examination")]),
+    ("Colonoscopy set for 12 April 2021.", [plan("colonoscopy")]),
+    ("Had her appendix taken out in 1999.", [surgery("appendectomy")]),
+    ("Right hip was replaced in 2014.", [surgery("right hip replacement")]),
+    ("Sertraline is to be discontinued.", [dose("sertraline", None, N)]),
+    ("Patient: I've been off the lithium for a month.", [dose("lithium", None, N)]),
+    ("Decision made to end amlodipine.", [dose("amlodipine", None, N)]),
+    ("Patient: I decided to leave the omeprazole alone, I don't take it.", [dose("omeprazole", None, N)]),
+]
+MORE_ENDS = [
+    ("Amoxicillin 500 mg tid, one week in total.", "2021-03-11"),
+    ("Cephalexin 500 mg qid, stop on 2021-03-14.", "2021-03-15"),
+    ("Doxycycline 100 mg bid for 1 wk only.", "2021-03-11"),
+    ("Prednisone 40 mg daily, finishing on March 9, 2021.", "2021-03-10"),
+]
+MORE_VERDICTS = [
+    ("Gabapentin 100 mg tid.", "The gabapentin dose in my last note is not correct: she takes 300 mg tid.",
+     "CORRECTED"),
+    ("Has rheumatoid arthritis.", "Rheumatoid arthritis was documented erroneously.", "CORRECTED"),
+    ("Has asthma.", "The chart says asthma; she has never had it.", "CORRECTED"),
+    ("Allergic to penicillin (rash).", "Reaction type for penicillin amended to angioedema.", "CORRECTED"),
+    ("Omeprazole 40 mg daily.", "Please amend: omeprazole strength is 20 mg daily and was never 40 mg.", "CORRECTED"),
+    ("Lisinopril 40 mg daily.", "Patient: They put 40 mg of lisinopril in my chart but I only ever took 20 mg daily.",
+     "CORRECTED"),
+]
+MORE_RELATIONS = [
+    ("Amlodipine 5 mg daily.", "Amlodipine seems to be behind the ankle swelling.",
+     ("amlodipine", "causal", "ankle swelling")),
+    ("Lisinopril 10 mg daily.", "Dry cough, presumably from lisinopril.", ("lisinopril", "causal", "dry cough")),
+    ("Has hypertension.",
+     "Long-standing hypertension has damaged the kidneys, leaving her with chronic kidney disease.",
+     ("hypertension", "causal", "chronic kidney disease")),
+    ("Has gout.", "Known for kidney stones in the setting of gout.", ("kidney stones", "systemic_link", "gout")),
+    ("Has type 2 diabetes.", "Diabetic retinopathy stemming from type 2 diabetes.",
+     ("type 2 diabetes", "causal", "diabetic retinopathy")),
+]
+
+# what of these is still missed
+KNOWN_MISSES = [c for c in (*DRAFTS, *MORE_DRAFTS) if c[0] in (
+    "Has moved into an assisted living facility.",
+    "Nuts - throat swelling; tape - blistering",
+    "Patient: It was my throat that swelled up with shrimp, it wasn't hives.",
+    "Home: lives w/ daughter.",
+)]
 
 
 def told(text: str, date: str = "2021-03-04") -> tuple[Entry, list[Memory]]:
@@ -320,7 +420,7 @@ def holds(case) -> bool:
     return verdict(*case[:2]) == case[2]
 
 
-CASES = [*DRAFTS, *ENDS, *VERDICTS, *RELATIONS]
+CASES = [*DRAFTS, *ENDS, *VERDICTS, *RELATIONS, *MORE_DRAFTS, *MORE_ENDS, *MORE_VERDICTS, *MORE_RELATIONS]
 
 
 def name(case) -> str:
