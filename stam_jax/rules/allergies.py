@@ -20,8 +20,8 @@ _ALLERGY = re.compile(
     r"\b(?:avoid\w*|contraindicat\w+|steer clear|(?:do not|don't|never|must not|should not|shouldn't|not to)"
     r" (?:be )?(?:give|given|receive|prescribe|administer|use|have))\b(?=.{0,80}\b(?:anaphyla|hives|angioedema|rash"
     r"|urticaria|swelling|allerg))|\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b"
-    r"|\breact(?:s|ed|ion|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b|\bside effect"
-    r" from\b|\bdoes(?:n't| not) agree with"
+    r"|\breact(?:s|ed|ion|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b"
+    r"|\bside effect from\b|\bdoes(?:n't| not) agree with"
     r" (?:me|him|her)\b|\bbad with\b|\bexposure to\b|\bcannot go near\b|\bcan(?:'t"
     r"|not) (?:take|tolerate|have)\b"
 )
