@@ -162,9 +162,9 @@ def _unused(count: int, texts: Sequence[str]) -> list[str]:
 def strip_thinking(text: str) -> tuple[str, str]:
     """(thinking, answer) of a model's text: only a block at its start is thinking.
 
-    An unclosed `<think>` there takes the whole text. Without one, the first `</think>` that begins a line closes a block
-    that the prompt opened. Tags elsewhere (an answer that quotes them) are text. Text without a block is the answer,
-    untouched.
+    An unclosed `<think>` there takes the whole text. Without one, the first `</think>` that begins a line closes a
+    block that the prompt opened. Tags elsewhere (an answer that quotes them) are text. Text without a block is the
+    answer, untouched.
     """
     if found := _BLOCK.match(text):
         return (found["own"] or found["prompted"] or "").strip(), text[found.end():].strip()

@@ -20,7 +20,8 @@ _ALLERGY = re.compile(
     r"\b(?:avoid\w*|contraindicat\w+|steer clear|(?:do not|don't|never|must not|should not|shouldn't|not to)"
     r" (?:be )?(?:give|given|receive|prescribe|administer|use|have))\b(?=.{0,80}\b(?:anaphyla|hives|angioedema|rash"
     r"|urticaria|swelling|allerg))|\ballerg\w*|\bintoleran\w*|\banaphyla\w+|\badverse (?:drug )?reaction\b"
-    r"|\breact(?:s|ed|ion|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b"
+    r"|\breact(?:s|ed|ion|ions|ing)? (?:to|with|badly|was|from)\b|\breactions?\b"
+    r"|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b"
     r"|\bside effect from\b|\bdoes(?:n't| not) agree with"
     r" (?:me|him|her)\b|\bbad with\b|\bexposure to\b|\bcannot go near\b|\bcan(?:'t"
     r"|not) (?:take|tolerate|have)\b"
@@ -106,7 +107,9 @@ _SAID = {
 _PART = re.compile(r"\b(lips|face|tongue|throat|eyes)\b")
 _BROKE_OUT = frozenset({"break out", "broke out", "breaks out", "breaking out"})
 _BESIDE = re.compile(
-    r"[a-z][a-z -]{1,30}? ?(?::|-|–|—|\(|,|=)[ ]*(?:" + _REACTION.pattern.replace("?P<r>", "?:") + r")[a-z ,]{0,25}\)?"
+    r"[a-z][a-z -]{1,30}? ?(?::|-|–|—|\(|,|=|->|→)[ ]*(?:"
+    + _REACTION.pattern.replace("?P<r>", "?:")
+    + r")[a-z ,]{0,25}\)?"
 )
 _LABEL = re.compile(
     r"\b(?:reactions?(?: is| was)?[:=]?|reacts with|manifest\w* (?:as|by)"
@@ -185,7 +188,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
                 or _BESIDE.search(text)
                 or re.search(r"\b(?:was|is)\b.*\b(?:not|never|rather than)\b", text)
             )
-            or cues.conditional(text, 0, len(text))
+            or cues.conditional(text.replace("whenever", "when    "), 0, len(text))
         ):
             return [], [], frozenset()
     elif not listed and word is not None and word.group() in ("reaction",) and not reactions:

@@ -28,7 +28,8 @@ _FAMILY_HISTORY = re.compile(
     r"\b(?:family (?:medical )?(?:history|hx)|fhx?|fam hx|family h/o|runs in (?:the|his|her"
     r"|my|your|our|their)"
     r" family|in (?:the|his|her|my|your) family|(?:on )?the family side|side of the family"
-    r"|on (?:his|her|my|the) (?:mother|father|mom|dad|mum)'?s side|familial history"
+    r"|(?:maternal|paternal) (?:side|family|line|history)|on (?:his|her|my|the) (?:mother|father|mom|dad|mum)'?s"
+    r" side|familial history"
     r"|first[- ]degree relative|hereditary history)\b"
 )
 _INFORMANT_BEFORE = re.compile(
@@ -395,7 +396,8 @@ def _negated_gone(after: str, gone: re.Match) -> bool:
 _WRONG = (
     r"mis(?:took|understood|copied|dictated|keyed|filed|quoted|spoke|transcribed|reported|stated|entered|recorded|typed"
     r"|read|heard|labell?ed|coded|charted|documented|written|attributed|print|represented|interpreted|remembered|noted)"
-    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|invalid(?:ated)?|void|untrue|inexact"
+    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|invalid(?:ated)?|void|untrue|inexact|a"
+    r" slip|an oversight"
     r"|only ever|but (?:actually|really|in reality)|(?:is|was|were|are) ?(?:not|n't) (?:right|correct|accurate|true"
     r"|what (?:he|she|i|they|the patient))"
     r"|slip of the pen|clerical|mis-?click\w*|copy-?(?:paste|forward)\w*|copied forward|carried (?:over|forward)"

@@ -306,7 +306,9 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
             r" (?:smoking|drinking|working|exercis|eating|the (?:bleeding|pain)|vomiting|coughing)", part[m.end():]
         ):
             continue
-        if m.group().startswith(("hold", "held")) and re.match(r" (?:off|at|steady|for|the dose)", part[m.end():]):
+        if m.group().startswith(("hold", "held")) and re.match(
+            r" (?:off|at|steady|for|the dose|responsible|accountable|to blame)", part[m.end():]
+        ):
             continue
         if m.group() in ("any more", "anymore", "any longer") and not re.search(
             r"\b(?:not|no|n't|don't|doesn't|never|nor)\b|n't\b", part[:m.start()]

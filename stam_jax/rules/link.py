@@ -23,7 +23,8 @@ _BECAUSE = (
     r"|aris(?:es?|ing)"
     r" (?:from|out of)|sequela\w* of|manifestation of|attributable to|stems? from|down to|courtesy of|toxicity"
     r" (?:of|from)"
-    r"|upon (?:starting|initiation of)|on starting|in response to|result of|consequence of|stemming from|thanks to"
+    r"|on the basis of|upon (?:starting|initiation of)|on starting|in response to|result of|consequence of|stemming"
+    r" from|thanks to"
     r"|explained by|reaction to|linked to starting|with)"
 )
 _CAUSES = (
@@ -44,6 +45,9 @@ _OWING = re.compile(
     r"(?: (?:the|his|her|my|your|their|long-?standing|chronic|poorly|controlled|uncontrolled))*[ ]$"
 )
 _ACCUSED = re.compile(r"\b(?:blam\w+|fault\w*|implicat\w+|accus\w+|hold\w* |held )(?: (?:the|his|her|my|your))*[ ]*$")
+_ASCRIBED = re.compile(
+    r"\b(?:attribut\w+|ascrib\w+|link\w+|pin\w*|blam\w+|relat\w+|trac\w+|put\w*)(?: (?:the|his|her|my|your|this))*[ ]$"
+)
 _TOGETHER = re.compile(
     r"\b(?:associated with|in (?:a |the )?(?:patient|setting|context|someone|person|man"
     r"|woman)s? (?:with|of)|in conjunction with|in tandem with|in connection with|hand in hand with|as part of|in"
@@ -184,6 +188,13 @@ def _causes(cause: Memory, effect: Memory) -> bool:
                     and not (cause.attribute == "status" and re.search(r"\b(?:after|since|with)\b", between))
                 ):
                     return True
+                if (
+                    first is e
+                    and cause.polarity == "AFFIRMED"
+                    and _ASCRIBED.search(low[max(0, e.start - 40):e.start])
+                    and re.fullmatch(r"[ ](?:back |down )?(?:to|on|upon)(?: (?:the|his|her|my|your))*[ ]", between)
+                ):
+                    return True
                 if first is e and cause.polarity == "AFFIRMED" and _BLAMED.match(low[c.end:c.end + 60]):
                     return True
                 if first is c and cause.polarity == "AFFIRMED" and _OWING.search(low[max(0, c.start - 40):c.start]):
@@ -193,7 +204,7 @@ def _causes(cause: Memory, effect: Memory) -> bool:
                 if first is c and (
                     re.search(rf"\b{_CAUSES}\b", between)
                     or cause.attribute == "dose"
-                    and re.search(r"-?induced", between)
+                    and re.search(r"-?induced|-(?:related|associated|provoked|triggered)", between)
                 ):
                     return True
                 if (

@@ -90,6 +90,10 @@ _CODE_CUE = re.compile(
     r"|\blimits? on|\bescalation|\bpass(?:es)? away|\barrest|\brespirator|\blet (?:me|him|her) go\b|\blast wishes"
     r"|\bend of life|\bmolst\b|\bpolst\b|\blife-?saving|\bpartial code"
 )
+_CARE = re.compile(  # what was done or not, rather than what is wanted
+    r"[ ](?:was |were |is |been |being )?(?:needed|required|necessary|training|class\w*|courses?|used|given|performed"
+    r"|indicated|certif\w+|started|attempted)\b"
+)
 _LIVES = re.compile(
     r"\b(?:lives?|living|resid(?:es|ing)|reside|dwell(?:s|ing)|stay(?:s|ing)"
     r"|moved(?: (?:back )?in(?:to)?)?|moving|relocated|transitioned|settled|entered|placed|admitted|housed"
@@ -184,7 +188,8 @@ _CONTRACEPTION = re.compile(
 )
 _BLOOD = re.compile(
     r"\b(?:declin\w+|refus\w+|(?:does|do|will|would) not (?:want|accept|consent to|agree to)|(?:does|do|wo|would)n't"
-    r" (?:want|accept|consent to)|no|objects? to|against|rejects?) (?:(?:any|all|receiving|a|an) ){0,2}"
+    r" (?:want|accept|consent to)|(?<![a-z] )no(?= blood products?$| transfusions?$)|objects? to|against|rejects?)"
+    r" (?:(?:any|all|receiving|a|an) ){0,2}"
     r"(?:blood(?: products?| transfusions?)?|transfusions?)(?= |$|[,.;])(?! (?:in|per|on) (?:the |his |her"
     r" )?(?:urine|stool"
     r"|rectum|sputum)| (?:pressure|work|draw|test|thinner|clot|sugar|thinning|loss|noted|seen))"
@@ -256,7 +261,7 @@ def preferences(scene: Scene) -> list[Draft]:
 def _found(scene: Scene) -> Iterator[tuple[str, str, int]]:
     text = scene.text
     if _CODE_CUE.search(text):
-        if m := _held(text, _CODE):
+        if (m := _held(text, _CODE)) and not _CARE.match(text, m.end()):
             yield "code status", _CODES[int(m.lastgroup[1:])][0], m.start()
     if (
         _CONTACT.search(text)
@@ -317,7 +322,8 @@ def _held(text: str, pattern: re.Pattern) -> re.Match | None:
     for i, m in enumerate(found):
         left = text[max(found[i - 1].end() if i else 0, m.start() - 45):m.start()]
         if re.search(
-            r"\b(?:instead of|rather than|don't|do not|stop using|not|no longer|from|over|than|previously|never"
+            r"\b(?:instead of|rather than|don't|do not|stop using|not|no longer|from|over(?! to)|than|dropped"
+            r"|dropping|gave up|given up|giving up|abandon\w*|quit|previously|never"
             r" (?:pick|answer|check|read|use|look)\w*(?: up| at)?|rarely \w+|avoid\w*|ignores?"
             r"|no good|does not (?:use|have|read|check)|doesn't (?:use|have|read|check)|(?:had|has) been|earlier|old"
             r"|was|formerly|used to be|and not|no more|never|away from|in place of|replac\w+|stop|hates?"

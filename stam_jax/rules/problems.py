@@ -26,7 +26,8 @@ _CAUSE = re.compile(
     r"|connected (?:with|to)|accompanying|alongside|goes with|in conjunction with|hand in hand with|in tandem with"
     r"|against (?:a|the) background of|on (?:a|the) background of|in connection with|together with|provoked by"
     r"|precipitated by|brought on by|set off by|triggered by|blamed on|down to|traced (?:back )?to|ascribed to"
-    r"|arising from|sequela of|driven by|concomitant with|coexisting with|on top of|in the (?:setting|context) of)"
+    r"|arising from|sequela of|driven by|on the basis of|concomitant with|coexisting with|on top of|in the"
+    r" (?:setting|context) of)"
     r"[ ]+(?:(?:the|his|her|your|my|their|a|an|new|onset|severe|persistent|recurrent|long-?standing"
     r"|underlying|known|worsening|poorly|controlled|uncontrolled|intolerable|troublesome|bothersome"
     r"|significant|development|of|ongoing|chronic|patient|developing|some|side|effect|effects|concern"
@@ -83,7 +84,8 @@ _NP = (
 )
 _NAMED_PATTERNS = tuple((re.compile(p.format(np=_NP)), polarity) for p, polarity in _NAMED)
 _NO_PROBLEM = re.compile(
-    r"\b(?:complaints?|concerns?|symptoms?|problems?|issues?|questions?|changes?|allerg\w+"
+    r"\b(?:i'?ve|i'?m|he'?s|she'?s|it'?s|that'?s|they'?ve|we|they|i|he|she|complaints?|concerns?|symptoms?"
+    r"|problems?|issues?|questions?|changes?|allerg\w+"
     r"|medications?|meds|drugs?|results?|follow|visit|care|surgery|tobacco|alcohol|drug use|use"
     r"|any|other|new|recent|acute distress|"
     r"distress|difficulty|side|effects?|adverse|events?|trauma|injury|travel|contacts?|exposure"
