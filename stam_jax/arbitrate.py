@@ -1,4 +1,4 @@
-"""W8: what a writer proposed, judged by rules R1 to R12 (stam.md 6.4), becomes a commit. Pure; standard library only.
+"""W8: what a writer proposed, judged by rules R1 to R12, becomes a commit. Pure; standard library only.
 
 A proposal that a rule refuses is dropped and counted; nothing is archived that the rules do not allow, and whatever is
 archived is followed by a memory that holds. What a rule decides by itself says so (`rule:R9`); what a writer proposed

@@ -1,4 +1,4 @@
-"""W4: which memories is a new one compared with? And W5: which relations come of it (stam.md 6.4).
+"""W4: which memories is a new one compared with? And W5: which relations come of it.
 
 What holds of the same slot comes first, then what is most alike, one matmul for all patients of the wave; then the
 memories of the same entry that stand before it, so that each pair is asked about once.

@@ -10,7 +10,7 @@ RESTATEMENTS = ("attach", "keep_both", "archive_older")
 
 @dataclasses.dataclass(frozen=True)
 class WriteConfig:
-    """Write path (stam.md 6.4; the paper names the budget B only, all values are choices).
+    """Write path (the paper names the budget B only, all values are choices).
 
     chunk_tokens: most tokens of a chunk. per_chunk: most memories kept of one. link_candidates: ACTIVE memories that a
     new one is compared with. similar: nearest memories in an impact set. related: graph neighbours in it. budget: most
@@ -48,7 +48,7 @@ class WriteConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ReadConfig:
-    """Read path (stam.md 6.5). active, history: memories searched for in each store. most: items of a packet. words:
+    """Read path. active, history: memories searched for in each store. most: items of a packet. words:
     most words of a rendered packet, None = no limit; tokens: the same in the reader's tokens. labels: say beside a past
     memory what followed it. spans: add the source's words. refill: ACTIVE packets are filled up to `most` (a control)."""
 

@@ -1,4 +1,4 @@
-"""Conformal risk control of the deletion threshold (Angelopoulos et al., ICLR 2024; stam.md 3.1), in exact arithmetic.
+"""Conformal risk control of the deletion threshold (Angelopoulos et al., ICLR 2024), in exact arithmetic.
 
 A unit is a concept type. Its loss at tau is the share of its protected memories that score at least tau and may be
 deleted. Where types are exchangeable with those of the deployment, the expected loss of the next one is at most alpha.

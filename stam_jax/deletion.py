@@ -1,4 +1,4 @@
-"""Calibrated deletion (stam.md 3.1, 6.7): calibrate, plan, apply. Only what stands in HISTORY is ever deleted.
+"""Calibrated deletion: calibrate, plan, apply. Only what stands in HISTORY is ever deleted.
 
     rows = [e for state, vectors in patients for e in examples(state, vectors, rule, labels)]
     of = split(e.concept_type for e in rows)
@@ -85,7 +85,7 @@ class Calibration:
                 raise StaleCalibration(f"calibration {self.id}: made with {what} {mine[:16]}, now it is {given[:16]}")
 
     def report(self) -> dict[str, Any]:
-        """Thresholds with what they rest on, the two diagnostics of stam.md 3.1, and the warning."""
+        """Thresholds with what they rest on, two diagnostics, and the warning."""
         def told(level: Level) -> dict[str, Any]:
             return {"tau": _number(level.tau), "types": level.types, "total_loss": float(level.total),
                     "slack": float(level.slack)}

@@ -1,4 +1,4 @@
-"""Which memories may go at all, and labels of how long they are worth keeping (stam.md 6.7). Standard library only."""
+"""Which memories may go at all, and labels of how long they are worth keeping. Standard library only."""
 from __future__ import annotations
 
 import csv

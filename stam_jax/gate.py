@@ -1,4 +1,4 @@
-"""The history gate (stam.md 6.6): serve HISTORY beside ACTIVE only where it is likely to change the answer.
+"""The history gate: serve HISTORY beside ACTIVE only where it is likely to change the answer.
 
     rows = replay.read("replay.jsonl")
     gate = Gate.fit(rows, lam=0.05)

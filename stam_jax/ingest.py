@@ -1,4 +1,4 @@
-"""The write path W0 to W9 (stam.md 6.4): entries of many patients in, one commit a wave.
+"""The write path W0 to W9: entries of many patients in, one commit a wave.
 
     report = ingest(store, entries, writer, encoder, WriteConfig(), wave=64)
 

@@ -1,4 +1,4 @@
-"""The invariants I1 to I15 of a patient's state (stam.md 6.3), each checkable from outside.
+"""The invariants I1 to I15 of a patient's state, each checkable from outside.
 
 I7, I11 and I15 concern the store too: `Store.verify` looks at its rows and adds what it finds. Standard library only.
 """

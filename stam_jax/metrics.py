@@ -1,4 +1,4 @@
-"""Scores of answers (stam.md 3.4) and of a memory's state against planted gold (3.5). Standard library only.
+"""Scores of answers and of a memory's state against planted gold. Standard library only.
 
 Answers: token F1 with SQuAD's normalisation is the headline; `clinical` keeps what makes numbers differ and is reported
 beside it; `locomo_f1` is LoCoMo's variant.

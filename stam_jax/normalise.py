@@ -1,4 +1,4 @@
-"""W2: a writer's drafts, checked against their entry, become memories (stam.md 6.4). No JAX.
+"""W2: a writer's drafts, checked against their entry, become memories. No JAX.
 
 A quote is looked for as it stands, then without regard to case and blanks, then as the most similar words. What is not
 found is kept all the same: its memory cites the whole chunk, unverified, and archives nothing.

@@ -1,4 +1,4 @@
-"""The read path (stam.md 6.5): a question's vector -> what ACTIVE and HISTORY hold on it -> the packet of each arm.
+"""The read path: a question's vector -> what ACTIVE and HISTORY hold on it -> the packet of each arm.
 
     state, vectors = read.snapshot(store, patient_id)
     found = read.search(state, vectors, read.encode_query(encoder, [question])[0], config)

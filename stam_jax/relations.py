@@ -1,4 +1,4 @@
-"""Typed clinical relations between the memories of one patient (paper 3.2; defaults are choices of stam.md 6.2).
+"""Typed clinical relations between the memories of one patient (paper 3.2; defaults are ours, docs/choices.md).
 
 Standard library only.
 """

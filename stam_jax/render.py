@@ -1,4 +1,4 @@
-"""Items -> text: one line a memory, in the order of clinical time, the same bytes for the same items (stam.md R-e).
+"""Items -> text: one line a memory, in the order of clinical time, the same bytes for the same items.
 
     [2024-03-01] Lisinopril 5 mg daily. (past: superseded by 10 mg daily on 2024-04-02)
     [date unknown] Allergic to penicillin (hives). | source: "Penicillin - hives"

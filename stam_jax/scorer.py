@@ -1,5 +1,5 @@
-"""How safe a memory in HISTORY is to forget: a logistic model of its embedding and of what the state knows of it
-(stam.md 6.7). NumPy and SciPy, no JAX.
+"""How safe a memory in HISTORY is to forget: a logistic model of its embedding and of what the state knows of
+it. NumPy and SciPy, no JAX.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine of a memory (stam.md 6.3): which moves exist, for which reasons, and what each needs.
+"""The state machine of a memory: which moves exist, for which reasons, and what each needs.
 
     (new) -> ACTIVE               no transition: the insertion itself
     (new) -> HISTORY              PRIOR_STATE

@@ -1,5 +1,4 @@
-"""ClinicalBench-shaped questions and scores: nine assertion-sensitive categories, a judge's 0, 0.5 or 1 (benchmarks.md
-4.3).
+"""ClinicalBench-shaped questions and scores: nine assertion-sensitive categories, a judge's 0, 0.5 or 1.
 
 Its notes are credentialed and its references were found defective in 56 % of cases by physicians, so figures on it are
 soft. Correct means a score of 1 here; the half points are a sensitivity, reported beside.

@@ -1,4 +1,4 @@
-"""MedMemoryBench's protocol and scores, its own (`compat`) and strict ones side by side (benchmarks.md 4.1).
+"""MedMemoryBench's protocol and scores, its own (`compat`) and strict ones side by side.
 
 compat follows the published scorer to the letter, with what is wrong in it: punctuation and blanks are deleted before
 one string is looked for in another, so 75 mg passes for 5 mg, 18.2 and 82 for 8.2, and a negated drug for the drug; any

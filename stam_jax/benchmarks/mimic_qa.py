@@ -1,4 +1,4 @@
-"""MIMIC-QA rebuilt: template questions on MIMIC-IV tables, every answer recomputed from its rows (benchmarks.md 4.4).
+"""MIMIC-QA rebuilt: template questions on MIMIC-IV tables, every answer recomputed from its rows.
 
 Up to 20 questions a patient: one of each template in turn that the patient's record can answer, then second ones, and
 so on. Which drug, measurement or stay a template asks about is drawn by a hash of patient and template. A template is

@@ -202,7 +202,7 @@ def _move_table(counts: Sequence[metrics.StateCounts]) -> T.Table:
 
 def order_table(timelines: Sequence[Timeline], writer: Writer, encoder: Encoder, seed: int, *, orders: int = 3
                 ) -> T.Table:
-    """What holds after another order of arrival: (slot, value) of dated single-valued slots (stam.md 7, T-order)."""
+    """What holds after another order of arrival: (slot, value) of dated single-valued slots."""
     entries = {t.patient_id: entries_of(t) for t in timelines}
 
     def held(state: State) -> frozenset:
