@@ -32,6 +32,9 @@ def execute(program: str, args: argparse.Namespace, step: Callable[[argparse.Nam
     try:
         with heard():
             summary = step(args)
+    except BrokenPipeError:  # the reader of the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, LookupError, OSError, MemoryError, OverflowError, RecursionError) as error:
         if isinstance(error, (KeyError, IndexError)):  # faults of the program, not of its input
             raise

@@ -119,6 +119,9 @@ class Store:
             for name, expected in (("schema", SCHEMA), ("shard", f"{i}/{self.shards}"), ("relations", table),
                                    ("encoder", meta[0].get("encoder") if encoder is None else encoder.to_json()),
                                    ("store", meta[0].get("store"))):
+                if name == "encoder" and expected is not None and (differs := _differs(m.get(name), expected)):
+                    raise StoreError(f"{at}: the store was made with another encoder ({differs}); every command on a store needs the encoder "
+                                     "that made it")
                 if expected is None or m.get(name) != expected:
                     raise StoreError(f"{at}: {name}: the store has {m.get(name)}, expected {expected or 'one'}")
         try:
@@ -388,6 +391,15 @@ class Store:
             except StoreError as e:  # a page that cannot be read; other shards may still be whole
                 out.append(Violation("I11", patient_id or "", str(e)))
         return out
+
+
+def _differs(found: str | None, expected: str) -> str:
+    """In which fields two encoder headers differ, in words."""
+    try:
+        ours, theirs = (canonical.to_dict(Header.from_json(raw or "")) for raw in (expected, found))
+    except ValueError:
+        return ""
+    return ", ".join(f"{name}: the store has {theirs[name]!r}, expected {ours[name]!r}" for name in ours if ours[name] != theirs[name])
 
 
 def _shards(path: str) -> int:

@@ -40,7 +40,11 @@ def _calibrate(args: argparse.Namespace, store: Store) -> dict[str, Any]:
         raise RecordError(f"{len(absent)} labelled memories are not in the store, patient {absent[0][0]!r} {absent[0][1]!r} among them",
                           file=args.labels)
     part = split(e.concept_type for e in rows)
-    scorer = Scorer.fit([e for e in rows if part[e.concept_type] == "train"], store.table)
+    try:
+        scorer = Scorer.fit([e for e in rows if part[e.concept_type] == "train"], store.table)
+    except ValueError as e:
+        raise ValueError(f"{args.labels}: labels {len(rows)} memories ({sum(e.in_history for e in rows)} in HISTORY) of {len(part)} concept types; "
+                         f"half of the types teach, a third calibrate, and alpha 0.01 needs 99 that calibrate: {e}") from None
     made = deletion.calibrate(scorer, rule, [e for e in rows if part[e.concept_type] == "calibration"],
                               Control(alpha=args.alpha, loss=args.loss), dt.date.today().isoformat())
     held = [e for e in rows if part[e.concept_type] == "test"]

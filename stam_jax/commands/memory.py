@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,8 @@ def _read(args: argparse.Namespace) -> Iterator[Any]:
     """The entries of --input."""
     from stam_jax.readers import chat, locomo, memory_bench, neutral, planted, tables, text
 
+    if os.path.isdir(args.input) and args.format not in ("text", "mimic_iv", "memory_bench"):
+        raise RecordError(f"is a folder; --format {args.format} reads a file (--format text reads folders of notes)", file=args.input)
     return iter({"text": text, "chat": chat, "patients": neutral, "mimic_iv": tables, "memory_bench": memory_bench,
                  "locomo": locomo, "planted": planted}[args.format].read(args.input))
 

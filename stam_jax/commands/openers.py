@@ -11,7 +11,7 @@ from core_jax.embed import Encoder
 from stam_jax.answer import ExtractiveReader, LanguageReader, Reader
 from stam_jax.config import Config
 from stam_jax.state import State
-from stam_jax.store import Store
+from stam_jax.store import Store, StoreError
 from stam_jax.writer import Writer
 
 
@@ -26,7 +26,7 @@ def known(store: Store, patient_id: str) -> State:
     """The patient's state. Raises: LookupError: the store does not know the patient."""
     found = store.state(patient_id)
     if not found.version:
-        raise LookupError(f"--patient {patient_id!r}: the store does not know it")
+        raise LookupError(f"--patient {patient_id!r}: the store does not know it; `stam show` without --patient lists whom it knows")
     return found
 
 
@@ -34,7 +34,12 @@ def opened(args: argparse.Namespace, encoder: Encoder, **fields: Any) -> Store:
     """The store of --store. Raises: StoreError: another encoder made it."""
     from stam_jax.ingest import header_of
 
-    return Store.open(args.store, encoder=header_of(encoder), **fields)
+    try:
+        return Store.open(args.store, encoder=header_of(encoder), **fields)
+    except StoreError as e:
+        if "made with another encoder" in str(e):
+            raise StoreError(f"{e}: --set encoder=NAME") from None
+        raise
 
 
 def writer_of(args: argparse.Namespace, config: Config) -> Writer:

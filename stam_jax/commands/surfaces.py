@@ -22,14 +22,19 @@ def _service(args: argparse.Namespace, config: Config, **access) -> Iterator[Ser
 
 def serve(args: argparse.Namespace, config: Config) -> None:
     try:
-        from stam_jax.serve import bind
+        from stam_jax.serve import bind, is_loopback
         from stam_jax.serve import serve as answering
     except ModuleNotFoundError as e:
         raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[serve]'") from None
     key = None
     if args.key_env is not None and not (key := os.environ.get(args.key_env)):
         raise ValueError(f"--key-env {args.key_env}: this environment variable is not set")
-    listener = bind(args.host, args.port, key)
+    if key is None and not is_loopback(args.host):
+        raise ValueError(f"--host {args.host}: others can reach it, so a key is needed; put one into a variable and name it by --key-env")
+    try:
+        listener = bind(args.host, args.port, key)
+    except OSError as e:
+        raise OSError(f"{e}; name another one by --port, 0 takes a free one") from None
     with _service(args, config, listing=args.patient_list) as service:
         answering(service, listener, key=key, agents=args.agents)
 

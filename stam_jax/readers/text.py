@@ -26,12 +26,15 @@ _HEADING = re.compile(rf"(?P<mark>#+[ \t]*|\[)?(?P<date>{_DATE})\]?:?"
 def read(path: str | os.PathLike) -> Iterator[Entry]:
     """Entries of a folder or a file; patients in the order of their names, a patient's entries by date, undated first.
 
-    Raises: RecordError with file and line: no such path, nothing to read, an ending other than .txt or .md in a
-        patient's folder, bytes that are not UTF-8, a date that is none, a blank file.
+    Raises: RecordError with file and line: no such path, nothing to read, an ending other than .txt or .md, bytes that are
+        not UTF-8, a date that is none, a single file that is blank.
     """
     path = os.fspath(path)
     if os.path.isfile(path):
-        yield from sections(load(path), os.path.splitext(os.path.basename(path))[0], path)
+        stem, ending = os.path.splitext(os.path.basename(path))
+        if ending not in ENDINGS:
+            raise RecordError(f"expected a file that ends in {' or '.join(ENDINGS)}, or a folder", file=path)
+        yield from sections(load(path), stem, path)
         return
     if not os.path.isdir(path):
         raise RecordError("no such file or folder", file=path)
@@ -58,8 +61,8 @@ def _folder(place: str, patient: str) -> Iterator[Entry]:
             raise RecordError(f"expected a file that ends in {' or '.join(ENDINGS)}", file=file)
         named = _NAME.fullmatch(stem)
         date = _date(named["date"], file, None)
-        found.append((date or "", name, Entry.of(patient, f"{patient}/{name}", named["kind"] or "note", load(file),
-                                                 date=date)))
+        text = load(file, blank=True)  # a blank note is an entry, which ingestion refuses and counts
+        found.append((date or "", name, Entry.of(patient, f"{patient}/{name}", named["kind"] or "note", text, date=date)))
     if not found:
         raise RecordError("no files of this patient", file=place)
     for *_, entry in sorted(found, key=lambda f: f[:2]):
@@ -85,16 +88,16 @@ def sections(text: str, patient: str, path: str) -> Iterator[Entry]:
     yield from entry()
 
 
-def load(path: str) -> str:
-    """The text of a file. Raises: RecordError: unreadable, not UTF-8, blank."""
+def load(path: str, *, blank: bool = False) -> str:
+    """The text of a file. Raises: RecordError: unreadable, not UTF-8, and unless `blank` a blank one."""
     try:
         with open(path, "rb") as f:
             text = f.read().decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise RecordError(f"not valid UTF-8 at byte {e.start}", file=path) from None
+        raise RecordError(f"not valid UTF-8 at byte {e.start}; convert the file or take it away", file=path) from None
     except OSError as e:
         raise RecordError(e.strerror or str(e), file=path) from None
-    if not text.strip():
+    if not text.strip() and not blank:
         raise RecordError("blank file", file=path)
     return text
 

@@ -396,8 +396,8 @@ def _negated_gone(after: str, gone: re.Match) -> bool:
 _WRONG = (
     r"mis(?:took|understood|copied|dictated|keyed|filed|quoted|spoke|transcribed|reported|stated|entered|recorded|typed"
     r"|read|heard|labell?ed|coded|charted|documented|written|attributed|print|represented|interpreted|remembered|noted)"
-    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|invalid(?:ated)?|void|untrue|inexact|a"
-    r" slip|an oversight"
+    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|(?:earlier|previous|prior|above|last|that|this)"
+    r"(?: \w+){0,7} (?:invalid(?:ated)?|void)|(?:invalidated|voided)|untrue|inexact|a slip|an oversight"
     r"|only ever|but (?:actually|really|in reality)|(?:is|was|were|are) ?(?:not|n't) (?:right|correct|accurate|true"
     r"|what (?:he|she|i|they|the patient))"
     r"|slip of the pen|clerical|mis-?click\w*|copy-?(?:paste|forward)\w*|copied forward|carried (?:over|forward)"

@@ -39,7 +39,7 @@ def test_one_file_with_dated_sections(tmp_path):
 
 @pytest.mark.parametrize(("name", "content", "message"), [
     ("P1/2020-13-03_a.txt", b"x", "date: got '2020-13-03'"), ("P1/a.pdf", b"x", "ends in .txt or .md"),
-    ("P1/a.txt", b" \n", "blank file"), ("P1/a.txt", b"\xff", "not valid UTF-8 at byte 0"),
+    ("P1.txt", b" \n", "blank file"), ("P1/a.txt", b"\xff", "not valid UTF-8 at byte 0; convert"),
     ("a.csv", b"x", "expected a folder")])
 def test_faults_of_text_name_the_file(tmp_path, name, content, message):
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -120,3 +120,17 @@ def test_broken_json_names_the_line(tmp_path):
     with pytest.raises(RecordError) as e:
         list(chat.read(tmp_path / "p.json"))
     assert e.value.line == 2
+
+
+def test_a_blank_note_of_a_folder_is_an_entry_that_ingestion_refuses(tmp_path):
+    (tmp_path / "P1").mkdir()
+    for name, words in (("2020-01-01_a.txt", "Potassium 4.1."), ("2020-01-02_a.txt", " \n")):
+        (tmp_path / "P1" / name).write_text(words)
+    assert [e.text.strip() for e in text.read(tmp_path)] == ["Potassium 4.1.", ""]
+
+
+def test_a_single_file_of_another_form_is_refused(tmp_path):
+    path = tmp_path / "patients.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(RecordError, match="ends in .txt or .md"):
+        list(text.read(path))
