@@ -39,6 +39,16 @@ _PAST_USE = re.compile(
     r"|years ago|tried (?:and failed )?|failed|prior trial|history of)\b"
 )
 _SMALL_WORDS = re.compile(r"\b(?:and|the|his|her|your|my|also|both|then|as|well|with)\b")
+_ABBREVIATED = re.compile(
+    r"(?:^|[,;:(+/&] ?|\b(?:and|plus) )(?!(?:MR|XR|XL|SR|ER|LA|EC|CR|DR|PO|IV|IM|SC|SL|INH|NEB|PR|TOP|OD|BD|TDS|QDS|NOW)\b)"
+    r"[A-Z][A-Za-z0-9]{1,3} $"
+)
+_REASON = re.compile(
+    r"\b(?:given|because of|(?:while|whilst|when|since|as)(?: (?:also|still|already|now|she|he|they|pt|patient|is|are))*"
+    r" (?:on|taking|takes)|in view of|in light of|in the context of|due to|owing to|on account of"
+    r"|(?<!along )(?<!together )with|interact\w*(?: with)?)(?! the addition)(?: [a-z-]+){0,2} $"
+    r"|[,(;–-] ?(?:(?:and|but|still|also|already|is|currently|now|she|he|pt|patient) )*(?:on|takes|taking) $"
+)
 _PRN = re.compile(r"\b(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)\b")
 
 
@@ -157,6 +167,7 @@ def _one(
     experiencer = scene.experiencer(drug.start, drug.end)
     fields = {"concept": concept, "attribute": "dose", "experiencer": experiencer}
     context = cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 70), drug.start) is not None
+    context = context or _stop_of_another(text, start, end, drug)
     amount, value = _value(scene, start, end, drug, role)
     stopped = _stopped(scene, start, end, drug, context)
     bound = cues.conditional(text, start, end, max(drug.end, amount.end if amount else 0))
@@ -329,6 +340,22 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
 
 
 
+def _stop_of_another(text: str, start: int, end: int, drug: Mention) -> bool:
+    """Whether the part stops something else, for which the drug is the reason: "stop NSAIDs given apixaban"."""
+    reason = _REASON.search(text, max(0, start - 20), drug.start)
+    for m in cues.STOP.finditer(text, start, end):
+        if m.end() <= drug.start and (
+            reason is not None and reason.start() >= m.end()
+            or re.match(r"(?: \([^)]*\))?,", text[m.end():drug.start])
+            and re.search(r"(?<!\bhas)(?<!\bwas)(?<!\bit)[a-z0-9] (?:was |were |has been |have been )?$", text[start:m.start()])
+            and amounts(text[drug.end:end])
+        ):
+            return True
+        if m.start() >= drug.end and reason is not None and re.search(r"[,;]", text[drug.end:m.start()]):
+            return True
+    return False
+
+
 def _figure_follows(text: str) -> bool:
     """Whether a frequency or an amount stands directly there: "no longer once a day"."""
     words = frequencies(text[:30]) + amounts(text[:30])
@@ -343,6 +370,7 @@ def _value(scene: Scene, start: int, end: int, drug: Mention, role: str | None) 
         low = drug.start
     if role == "old":
         return None, None
+    low, high = _own(scene, low, high, drug)
     found = [a for a in amounts(text[low:high])]
     found = [
         Amount(a.number, a.unit, a.start + low, a.end + low)
@@ -391,6 +419,20 @@ def _value(scene: Scene, start: int, end: int, drug: Mention, role: str | None) 
     if _PRN.search(text, amount.end, min(high, amount.end + 60)):
         value += " prn"
     return amount, value
+
+
+def _own(scene: Scene, low: int, high: int, drug: Mention) -> tuple[int, int]:
+    """[low, high) without the comma parts whose amount stands for a drug that no list has: "XYZ 200 mg BD, ramipril"."""
+    if drug.end == drug.start:
+        return low, high
+    text = scene.text
+    for a in amounts(text[low:high]):
+        if low + a.end <= drug.start and (comma := max(text.rfind(c, low + a.end, drug.start) for c in ",;")) >= 0:
+            low = comma + 1
+            return _own(scene, low, high, drug)
+        if low + a.start >= drug.end and (other := _ABBREVIATED.search(scene.plain, drug.end, low + a.start)):
+            return low, other.start()
+    return low, high
 
 
 def _strange(text: str, start: int, end: int) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from stam_jax.rules.cues import RELATIVE
+
 _BULLET = re.compile(r"[ \t]*(?:[-*•·‣▪–>]+|\(?[0-9]{1,2}[.)](?![0-9]))[ \t]+|[ \t]+|[ \t]*[-•▪*](?=[A-Za-z])")
 _PATIENT = r"patient|pt|p|client|mr|mrs|ms|caller"
 _DOCTOR = r"doctor|dr|d|physician|clinician|provider|md|nurse|rn|np|pa|pharmacist|gp|therapist|resident"
@@ -43,7 +45,7 @@ _END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)|[;\n]")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|pt|vs|approx|e\.g|i\.e|no|st|p\.o|dept|temp|resp|wt|ht|hx|dx"
     r"|rx|tx"
-    r"|tab|tabs|cap|caps|q|esp|incl|prev|cf|c|h|jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov"
+    r"|tab|tabs|cap|caps|q|esp|incl|prev|cf|c|h|h/o|jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov"
     r"|dec"
     r"|sig|min|max|hr|hrs|wk|wks|mo|mos|yr|yrs|neg|pos|ext|s)$",
     re.I,
@@ -166,6 +168,7 @@ def _split(text: str, at: int, end: int, speaker: str | None, section: str | Non
             and stop.end() < end
             and (
                 _ABBREVIATION.search(text, max(first, stop.start() - 8), stop.start())
+                or _died(text[max(first, stop.start() - 40):stop.start()], section)
                 or (after[:1].islower() and _SHORT.search(text, max(first, stop.start() - 8), stop.start()))
             )
         ):
@@ -174,6 +177,14 @@ def _split(text: str, at: int, end: int, speaker: str | None, section: str | Non
         at, joined = stop.end(), mark == ";"
     _add(out, text, at, end, speaker, section, turn, False, joined)
     return out
+
+
+def _died(before: str, section: str | None) -> bool:
+    """"d." (died) and "b." (born) of a relative: "mother d. MI at 62"."""
+    if section == "family":
+        return re.search(r"\b[db]$", before) is not None
+    named = list(RELATIVE.finditer(before.lower()))
+    return bool(named) and re.fullmatch(r"[ ,(:-]*(?:both )?(?:[db]\. ?[0-9]{4}[ ,]*)?[db]", before[named[-1].end():], re.I) is not None
 
 
 def _add(out: list[Sentence], text: str, start: int, end: int, speaker, section, turn, question, joined) -> None:
