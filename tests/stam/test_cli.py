@@ -116,6 +116,18 @@ def test_gate_and_deletion(capsys, tmp_path):
     assert "calibration" in run(capsys, "delete", "apply", "--store", store, "--calibration", calibration, "--id", "c0", code=2)
 
 
+def test_demo(capsys, tmp_path):
+    patients = tmp_path / "patients.jsonl"
+    patients.write_text('{"patient_id": "P1", "notes": [{"note_id": "a", "time": "2019-03-01", "text": "Started metformin 500 mg daily."}]}\n'
+                        '{"patient_id": "P2", "notes": [{"note_id": "a", "time": "2019-03-01", "text": "Potassium 4.1 mmol/L."}]}\n')
+    ask = ["demo", "--out", str(tmp_path / "demo"), "--input", str(patients), "--most", "1", *HASH]
+    first = json.loads(run(capsys, *ask))
+    assert first["patients"] == 9 and first["violations"] == [] and first["mean_token_f1"] > 0.9
+    assert "patient" in open(first["page"], encoding="utf-8").read()
+    again = json.loads(run(capsys, *ask))
+    assert again.pop("added") == 0 and first.pop("added") == first["entries"] and again == first
+
+
 def test_lessons(capsys, tmp_path):
     files = json.loads(run(capsys, "lessons", "write", "--patients", "5", "--most", "20", "--out", str(tmp_path / "lessons")))["files"]
     assert files["extract.jsonl"] > 0 and (tmp_path / "lessons" / "link.jsonl").exists()
