@@ -24,7 +24,14 @@ _ALLERGY = re.compile(
     r"|\b(?:hyper)?sensitiv(?:e|ity)(?: to)?\b"
     r"|\bside effect from\b|\bdoes(?:n't| not) agree with"
     r" (?:me|him|her)\b|\bbad with\b|\bexposure to\b|\bcannot go near\b|\bcan(?:'t"
-    r"|not) (?:take|tolerate|have)\b"
+    r"|not) (?:take|tolerate|have)\b|\bde-?label\w*"
+)
+_NOT_THIS = re.compile(r"(?:\b(?:not|nor|rather than|instead of|except|excluding)|n't)(?: (?:to|with|an?|the|any))* $")
+_NO_SUCH = re.compile(r"\b(?:no|not|without|denies)(?: (?:an?|any|known|documented|true|previous|history of))* $")
+_STANDS_YET = re.compile(
+    r"(?:\b(?:cannot|can not|could not|not|never|to|may|might|could|if|for|consider(?:ing)?|pending|await(?:ing)?)|n't)"
+    r" (?:(?:yet|be|been|formal|formally|have|get|it|allergy) ){0,3}(?:de-?label\w*|removed|removal|ruled out"
+    r"|excluded|lifted|cleared|withdrawn|dropped|resolved|challeng\w+)"
 )
 _CAUSES = re.compile(
     r"\b(?:causes?|caused|gives?|gave|giving|makes?|made|triggers?|triggered|produces?|brings? on"
@@ -196,7 +203,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     elif (
         not listed
         and word is not None
-        and not word.group().startswith(("allerg", "anaph", "intoler", "sensit", "hypersens", "react", "reaction"))
+        and not word.group().startswith(("allerg", "anaph", "intoler", "sensit", "hypersens", "react", "de"))
         and not reactions
     ):
         return [], [], frozenset()
@@ -210,6 +217,8 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
         return [], [], frozenset()
     out = []
     for i, agent in enumerate(agents):
+        if _NOT_THIS.search(text[:agent.start]) and not re.match(r" allerg", text[agent.end:]):
+            continue  # "to plasters, not latex"
         stop = agents[i + 1].start if i + 1 < len(agents) else len(text)
         begin = 0 if i == 0 else agent.start
         denied, reaction = _told(scene, reactions, begin, stop, agent, len(agents) == 1)
@@ -233,7 +242,10 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
 
 def _told(scene: Scene, reactions: list[re.Match], begin: int, stop: int, agent: Mention, alone: bool):
     """(whether the allergy is denied, its reaction). What was entered by mistake is denied unless a reaction stands."""
-    if _DENIED.search(scene.text):
+    text = scene.text
+    if _DENIED.search(text) and not _STANDS_YET.search(text):
+        return True, None
+    if re.match(r" allerg", text[agent.end:]) and _NO_SUCH.search(text[:agent.start]):
         return True, None
     reaction = _reaction(scene, reactions, begin, stop, agent, alone)
     return reaction is None and cues.RETRACTED.search(scene.text) is not None, reaction

@@ -157,7 +157,7 @@ def conditional(text: str, start: int, end: int, anchor: int | None = None) -> b
     if _MAYBE.search(text, max(0, start - 160), end) or SHOULD.search(text, 0, min(len(text), end + 120)):
         return True
     for m in IF.finditer(text):
-        if m.start() >= anchor and _instruction(text, anchor, m.start()):
+        if m.start() >= anchor and (_instruction(text, anchor, m.start()) or _own_clause(text, anchor, m.start())):
             continue
         return True
     return False
@@ -168,6 +168,20 @@ def _instruction(text: str, end: int, at: int) -> bool:
     between = text[end:at]
     cut = max(between.rfind(","), between.rfind(" and "), between.rfind(";"), between.rfind("-"), between.rfind("("))
     return cut >= 0 and _RETURN.search(between[cut:]) is not None
+
+
+def _own_clause(text: str, end: int, at: int) -> bool:
+    """Whether the `if` at `at` opens a clause with a consequence of its own: "..., if above 5, start insulin"."""
+    opened = re.search(r"[,;(–—-] ?(?:and |but )?$", text[end:at])
+    return opened is not None and _CONSEQUENCE.match(text, at) is not None
+
+
+_CONSEQUENCE = re.compile(
+    r"\w+ (?!(?:(?:well|is|he|she|it|they|the|patient|pt|you) )*(?:tolerat|agree|need|possib|requir|ok|able|willing"
+    r"|happy|consent|want|prefer))[^,;]{3,80}, ?"
+    r"(?:(?:then|to|please|we|i|she|he|will|would|should|can|could|consider) )*"
+    r"(?:start|add|commence|begin|increase|switch|change|refer|stop|reduce|call|give|take|initiate)\w*"
+)
 
 
 HYPOTHETICAL = re.compile(

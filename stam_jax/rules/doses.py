@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from stam_jax.clinical_time import bounds, resolve
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import COUNTED, Amount, Word, amounts, frequencies, plain
@@ -40,15 +41,39 @@ _PAST_USE = re.compile(
 )
 _SMALL_WORDS = re.compile(r"\b(?:and|the|his|her|your|my|also|both|then|as|well|with)\b")
 _ABBREVIATED = re.compile(
-    r"(?:^|[,;:(+/&] ?|\b(?:and|plus) )(?!(?:MR|XR|XL|SR|ER|LA|EC|CR|DR|PO|IV|IM|SC|SL|INH|NEB|PR|TOP|OD|BD|TDS|QDS|NOW)\b)"
-    r"[A-Z][A-Za-z0-9]{1,3} $"
+    r"(?:^|[,;:(+/&] ?|\b(?:and|plus) )(?!(?:MR|XR|XL|SR|ER|IR|LA|EC|CR|DR|PO|IV|IM|SC|SL|INH|NEB|PR|TOP|OD|BD|TDS"
+    r"|QDS|QD|BID|TID|QID|HS|AM|PM|PRN|RX|MAX|LOW|NOW)\b)[A-Z][A-Z0-9]{1,3} $"
 )
 _REASON = re.compile(
-    r"\b(?:given|because of|(?:while|whilst|when|since|as)(?: (?:also|still|already|now|she|he|they|pt|patient|is|are))*"
-    r" (?:on|taking|takes)|in view of|in light of|in the context of|due to|owing to|on account of"
+    r"\b(?:given|because of|(?:while|whilst|when|since|as)(?: (?:also|still|already|now|she|he|they|pt|patient|is"
+    r"|are))* (?:on|taking|takes)|in view of|in light of|in the context of|due to|owing to|on account of"
     r"|(?<!along )(?<!together )with|interact\w*(?: with)?)(?! the addition)(?: [a-z-]+){0,2} $"
     r"|[,(;–-] ?(?:(?:and|but|still|also|already|is|currently|now|she|he|pt|patient) )*(?:on|takes|taking) $"
 )
+_SUBJECT = re.compile(
+    r"(?<![a-z0-9])(?!(?:it|this|that|has|have|had|was|were|been|be|she|he|we|they|i|not|also|now|just|med\w*|drugs?"
+    r"|treatment)\b)"
+    r"[a-z0-9-]{2,} (?:was |were |has been |have been )?$"
+)
+_TO_STOP = re.compile(
+    r"\b(?:stop|discontinue|cease|withdraw|stopping|discontinuing|to be (?:stopped|discontinued|ceased|withdrawn)"
+    r"|(?:hold|omit|finish|come off)(?= ))(?![\w/])|\bplan\w*[^.;]{0,40}\bstop\b"
+)
+_LATER = re.compile(
+    r"\b(?:in|after) (?:(?:a|an|another|the|about|approximately) )?(?:[0-9]{1,3}|one|two|three|four|six|eight"
+    r"|ten|twelve|few|couple of)?[ -]?(?:days?|weeks?|wks?|months?|mths?|years?|yrs?)\b(?! (?:of|from|without|on))"
+    r"|\b(?:in|after) [0-9]{1,2}/(?:7|52|12)\b|\b(?:at|after|until) (?:the |her |his )?next (?:visit|review|clinic"
+    r"|appointment)|\b[a-z0-9]+ (?:days?|weeks?) (?:before|prior to|pre-?op)|\bthen (?:to )?(?:stop|discontinue)\b"
+)
+_INTENDED = re.compile(
+    r"\b(?:he|she|they|pt|patient) (?:is |are )?(?:plans|planning|wants?|hop(?:es?|ing)|intend(?:s|ing)?"
+    r"|wish(?:es|ing)?|keen) to (?:stop|discontinue|come off|cease|withdraw)$"
+)
+_APART = re.compile(
+    r"[,;(]|\b(?!(?:from|around|about|early|late|until|taking|dose|tablets?|treatment|after|week|month|completely)\b)"
+    r"[a-z]{4,}"
+)
+_DAY_OF_PLAN = re.compile(r"[12][0-9]{3}$|^[12][0-9]{3}-|/[0-9]{2,4}$")
 _PRN = re.compile(r"\b(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)\b")
 
 
@@ -167,9 +192,10 @@ def _one(
     experiencer = scene.experiencer(drug.start, drug.end)
     fields = {"concept": concept, "attribute": "dose", "experiencer": experiencer}
     context = cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 70), drug.start) is not None
-    context = context or _stop_of_another(text, start, end, drug)
+    another = _stop_of_another(text, start, end, drug)
+    context = context or another
     amount, value = _value(scene, start, end, drug, role)
-    stopped = _stopped(scene, start, end, drug, context)
+    stopped = not another and _stopped(scene, start, end, drug, context)
     bound = cues.conditional(text, start, end, max(drug.end, amount.end if amount else 0))
     if role == "old":
         stopped = True
@@ -190,8 +216,10 @@ def _one(
     )
     if bare and not stopped and inherited == "stop":
         stopped = True
+    ends = _end_ahead(scene, start, end, drug) if stopped and role is None else None
+    stopped = stopped and (ends is None or value is None)
     if stopped:
-        if bound:
+        if bound or ends is not None:
             return scene.draft(start, end, kind="PLAN", polarity="CONDITIONAL", **fields), "stop"
         time = scene.time(start, end, "past") or scene.time(0, len(text), "past")
         return (
@@ -212,7 +240,7 @@ def _one(
                 "start",
             )
         past = _PAST_USE.search(text, max(0, start), drug.end + 60)
-        time = _dose_time(scene, start, end, alone)
+        time = _dose_time(scene, start, end, alone) if ends is None else f"until {ends}" if ends else None
         if (
             past
             and time is None
@@ -340,6 +368,36 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
 
 
 
+def _end_ahead(scene: Scene, start: int, end: int, drug: Mention) -> str | None:
+    """Of a stop that is only planned its date, or "" where it has none; None where it is of now or of the past."""
+    text = scene.text
+    verb = _TO_STOP.search(text, start, end)
+    if verb is None:
+        return None
+
+    def gap(at: int) -> str:
+        return text[verb.end():at] if at < drug.end else text[verb.end():max(verb.end(), drug.start)] + text[
+            max(verb.end(), drug.end):at]
+
+    for t in scene.times:
+        if not verb.end() <= t.start < end or t.way not in ("past", "future"):
+            continue
+        if re.match("since|from|starting|beginning", text[t.start:t.end]) or _APART.search(gap(t.start)):
+            continue
+        words = re.sub("^in ", "", t.words)
+        when = resolve(f"until {words}", scene.date).end if t.way == "future" else resolve(words, scene.date).start
+        if when is None:
+            return ""
+        first, last = bounds(when)
+        if scene.date is None or not first <= bounds(scene.date[:10])[0] <= last:
+            ahead = scene.date is not None and first > bounds(scene.date[:10])[1]
+            return words if ahead else "" if _DAY_OF_PLAN.search(words) else None
+    if _INTENDED.search(text[:verb.end()]):
+        return ""
+    later = _LATER.search(text, start, end)
+    return "" if later and (later.start() < verb.end() or not _APART.search(gap(later.start()))) else None
+
+
 def _stop_of_another(text: str, start: int, end: int, drug: Mention) -> bool:
     """Whether the part stops something else, for which the drug is the reason: "stop NSAIDs given apixaban"."""
     reason = _REASON.search(text, max(0, start - 20), drug.start)
@@ -347,7 +405,7 @@ def _stop_of_another(text: str, start: int, end: int, drug: Mention) -> bool:
         if m.end() <= drug.start and (
             reason is not None and reason.start() >= m.end()
             or re.match(r"(?: \([^)]*\))?,", text[m.end():drug.start])
-            and re.search(r"(?<!\bhas)(?<!\bwas)(?<!\bit)[a-z0-9] (?:was |were |has been |have been )?$", text[start:m.start()])
+            and _SUBJECT.search(text[start:m.start()])
             and amounts(text[drug.end:end])
         ):
             return True
@@ -422,7 +480,7 @@ def _value(scene: Scene, start: int, end: int, drug: Mention, role: str | None) 
 
 
 def _own(scene: Scene, low: int, high: int, drug: Mention) -> tuple[int, int]:
-    """[low, high) without the comma parts whose amount stands for a drug that no list has: "XYZ 200 mg BD, ramipril"."""
+    """[low, high) without the comma parts whose amount is of a drug that no list has: "XYZ 200 mg BD, ramipril"."""
     if drug.end == drug.start:
         return low, high
     text = scene.text
@@ -430,7 +488,9 @@ def _own(scene: Scene, low: int, high: int, drug: Mention) -> tuple[int, int]:
         if low + a.end <= drug.start and (comma := max(text.rfind(c, low + a.end, drug.start) for c in ",;")) >= 0:
             low = comma + 1
             return _own(scene, low, high, drug)
-        if low + a.start >= drug.end and (other := _ABBREVIATED.search(scene.plain, drug.end, low + a.start)):
+        if low + a.start >= drug.end and not scene.plain.isupper() and (
+            other := _ABBREVIATED.search(scene.plain, drug.end, low + a.start)
+        ):
             return low, other.start()
     return low, high
 

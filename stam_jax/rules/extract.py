@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from stam_jax.clinical_time import bounds, resolve
 from stam_jax.memory import Entry
 from stam_jax.rules import cues
 from stam_jax.rules.allergies import allergies
@@ -29,6 +30,16 @@ _FIGURE = re.compile(
     r"|three|four|per|in|morning|before))",
     re.I,
 )
+_BACK = 3  # sentences in which the time is looked for that "at that time" means
+_THEN = re.compile(
+    r"\b(?:at (?:that|the) (?:time|point|stage)(?! of)|back then|in those days"
+    r"|(?:at|on|during|by) that (?:visit|appointment|admission|consultation|occasion|date|day))\b"
+)
+_CHANGED = re.compile(
+    r"(?:(?:so|therefore|hence|then|thus|now|have|has|we|i|he|she|was|were|been|will|this|it) )*"
+    r"(?:chang|switch|swap|convert|replac|substitut)\w* (?:(?:it|this|that|him|her|over) )*(?:to|onto|with|by|for) "
+)
+_ON = re.compile(r"(?<!\bnot )(?<!\bnever )\bon (?:(?:the|his|her|my|a|regular|long-term) )*$")
 _YES = re.compile(
     r"(?:yes|yeah|yep|yup|i do|i have|i am|sometimes|a (?:bit|little)|correct|right|definitely" r"|unfortunately)\b"
 )
@@ -44,13 +55,18 @@ def extract(entry: Entry) -> Extraction:
     out: list[Draft] = []
     last_drug: Mention | None = None
     asked: Scene | None = None
+    told: list[Scene] = []
     for sentence in _merged(entry.text, _bounded(entry.text, sentences(entry.text))):
         scene = Scene.of(entry.text, sentence, entry.date, day_first)
         if asked is not None and not sentence.question:
             out += _answered(entry, asked, scene)
             asked = None
-        found = _scene(scene, last_drug)
+        found = _then(scene, _scene(scene, last_drug), told)
+        if told and (left := _left(entry, told[-1], scene, found)) is not None:
+            out = [d for d in out if d.span[0] < left.span[0] or (d.concept, d.attribute) != (left.concept, "dose")]
+            out.append(left)
         out += found
+        told.append(scene)
         if sentence.question and scene.of_kind("problem"):
             asked = scene
         drugs = scene.of_kind("drug")
@@ -59,6 +75,54 @@ def extract(entry: Entry) -> Extraction:
         elif scene.mentions and not found:
             last_drug = None
     return Extraction(_ordered(entry, out))
+
+
+def _then(scene: Scene, found: list[Draft], told: list[Scene]) -> list[Draft]:
+    """What held "at that time" has the date of the sentences before; where they have none, nothing is known of now."""
+    if not _THEN.search(scene.text) or scene.time(0, len(scene.text), "past", "document"):
+        return found
+    spoken = [t for s in told[-_BACK:] for t in s.times if t.way not in ("length", "lasting")]
+    when = resolve(spoken[-1].words, scene.date).start if spoken else None
+    past = when is not None and (scene.date is None or bounds(when)[1] < bounds(scene.date[:10])[0])
+    out = []
+    for d in found:
+        if d.attribute == "allergy" or d.attribute == "background" or d.polarity == "CONDITIONAL" or d.time is not None:
+            out.append(d)
+        elif past:
+            out.append(dataclasses.replace(d, time=spoken[-1].words))
+    return out
+
+
+def _left(entry: Entry, before: Scene, scene: Scene, found: list[Draft]) -> Draft | None:
+    """The end of the one drug that the sentence before was about: "Oedema on amlodipine. Changed to indapamide"."""
+    begun = [d for d in found if d.attribute == "dose" and d.polarity == "AFFIRMED"]
+    news = {d.concept for d in begun if d.experiencer == "PATIENT"}
+    drugs = {m.concept: m for m in before.of_kind("drug")}
+    if (
+        not _CHANGED.match(scene.text)
+        or {m.concept for m in scene.of_kind("drug")} != news
+        or len(news) != 1
+        or len(drugs) != 1
+        or scene.sentence.turn - before.sentence.turn > 1
+        or before.sentence.question
+        or cues.conditional(before.text, 0, len(before.text))
+    ):
+        return None
+    (concept, drug), = drugs.items()
+    own = before.experiencer(drug.start, drug.end) == "PATIENT"
+    if concept in news or not own or not _ON.search(before.text[:drug.start]):
+        return None
+    a, b = before.sentence.start, scene.sentence.end
+    return Draft(
+        " ".join(entry.text[a:b].split()),
+        entry.text[a:b],
+        span=(a, b),
+        kind="EVENT",
+        concept=concept,
+        attribute="dose",
+        polarity="NEGATED",
+        time=scene.time(0, len(scene.text), "past"),
+    )
 
 
 def _ordered(entry: Entry, drafts: list[Draft]) -> tuple[Draft, ...]:

@@ -310,7 +310,7 @@ def procedures(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
                 attribute="procedure",
                 polarity="NEGATED" if negated else "AFFIRMED",
                 experiencer=scene.experiencer(start, end),
-                time=scene.time(0, len(text), "past"),
+                time=scene.time(0, len(text), "past", of=start if len(found) > 1 else None),
             )
         )
     return out

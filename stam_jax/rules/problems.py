@@ -135,9 +135,10 @@ def problems(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
 def _draft(scene: Scene, concept: str, start: int, end: int, polarity: str, named: list, i: int) -> Draft:
     text = scene.text
     experiencer = scene.experiencer(start, end)
-    time = scene.time(0, len(text), "past", "lasting")
+    of = start if len(named) > 1 else None
+    time = scene.time(0, len(text), "past", "lasting", of=of)
     if time is not None and polarity == "AFFIRMED" and time.startswith("for the past"):
-        time = None if scene.time(0, len(text), "past") is None else time
+        time = None if scene.time(0, len(text), "past", of=of) is None else time
     kind = (
         "BACKGROUND"
         if experiencer != "PATIENT"

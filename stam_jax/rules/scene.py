@@ -42,11 +42,21 @@ class Scene:
     def experiencer(self, start: int, end: int) -> str:
         return cues.experiencer(self.text, start, end, self.sentence.section)
 
-    def time(self, start: int, end: int, *ways: str) -> str | None:
-        """The first time words within [start, end) that run one of these ways; "today" only where there is no other."""
+    def time(self, start: int, end: int, *ways: str, of: int | None = None) -> str | None:
+        """The first time words within [start, end) that run one of these ways; "today" only where there is no other.
+        of: where a name starts, to which words in brackets after another name do not belong."""
         found = [t for t in self.times if start <= t.start < end and t.way in ways]
+        found = [t for t in found if of is None or self._bracketed(t.start) in (None, of)]
         found.sort(key=lambda t: t.words.lower().startswith(("today", "this ")))
         return found[0].words if found else None
+
+    def _bracketed(self, at: int) -> int | None:
+        """Of words in brackets at `at` the start of the name before the bracket; None where no bracket holds them."""
+        opened = self.text.rfind("(", 0, at)
+        if opened < 0 or ")" in self.text[opened:at]:
+            return None
+        before = [m.start for m in self.mentions if m.end <= opened and m.kind in ("problem", "procedure", "drug")]
+        return before[-1] if before else None
 
     def dated(self, start: int, end: int) -> str | None:
         """The date of an older document that the sentence reports from; a correction's own document dates nothing."""

@@ -184,7 +184,8 @@ def _died(before: str, section: str | None) -> bool:
     if section == "family":
         return re.search(r"\b[db]$", before) is not None
     named = list(RELATIVE.finditer(before.lower()))
-    return bool(named) and re.fullmatch(r"[ ,(:-]*(?:both )?(?:[db]\. ?[0-9]{4}[ ,]*)?[db]", before[named[-1].end():], re.I) is not None
+    after = before[named[-1].end():] if named else ""
+    return re.fullmatch(r"[ ,(:-]*(?:both )?(?:[db]\. ?[0-9]{4}[ ,]*)?[db]", after, re.I) is not None
 
 
 def _add(out: list[Sentence], text: str, start: int, end: int, speaker, section, turn, question, joined) -> None:

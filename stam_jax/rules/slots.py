@@ -9,6 +9,9 @@ from stam_jax.memory import Memory
 
 SINGLE = frozenset({"dose", "value", "preference", "plan", "status"})
 _DOSE = re.compile(r"(?P<n>[0-9]+(?:\.[0-9]+)?) (?P<unit>mg|mcg|g|units|[A-Za-z]+)(?: (?P<rest>.+))?")
+_QUALITIES = frozenset(
+    {"dry", "productive", "persistent", "chronic", "mild", "severe", "intermittent", "itchy", "acute", "nocturnal"}
+)
 _SCALE = {"g": ("mg", Decimal(1000)), "mcg": ("mg", Decimal("0.001"))}
 
 
@@ -18,6 +21,28 @@ def same_slot(a: Memory, b: Memory) -> bool:
         and a.attribute not in (None, "background")
         and a.slot == b.slot
         and a.experiencer == b.experiencer
+    )
+
+
+def belies(a: Memory, b: Memory) -> bool:
+    """Whether an allergy `a` makes an end of `b`, that there is none."""
+    return (
+        a.attribute == b.attribute == "allergy"
+        and (a.polarity, b.polarity) == ("AFFIRMED", "NEGATED")
+        and b.concept == "drug allergies"
+        and a.experiencer == b.experiencer
+    )
+
+
+def narrows(old: Memory, gone: Memory) -> bool:
+    """Whether `old` affirms a kind of the symptom that `gone` says has resolved: a dry cough, of the cough."""
+    return (
+        old.attribute == gone.attribute == "status"
+        and (old.polarity, gone.polarity, gone.kind) == ("AFFIRMED", "NEGATED", "EVENT")
+        and old.concept is not None
+        and gone.concept is not None
+        and old.concept.removesuffix(f" {gone.concept}") in _QUALITIES
+        and old.experiencer == gone.experiencer
     )
 
 

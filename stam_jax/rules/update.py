@@ -6,7 +6,7 @@ from stam_jax.clinical_time import later
 from stam_jax.memory import Memory
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import named
-from stam_jax.rules.slots import SINGLE, agree, same_slot
+from stam_jax.rules.slots import SINGLE, agree, belies, narrows, same_slot
 from stam_jax.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
 
 
@@ -24,6 +24,12 @@ def update(task: UpdateTask) -> UpdateAnswer:
                     placed = placed or Placement(n, kind, c)
                 elif kind is not None:
                     verdicts.setdefault(c, Verdict(c, kind, n))
+            elif belies(new, old) and later(old.clinical_time, new.clinical_time) != "yes":
+                verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
+            elif belies(old, new) and later(old.clinical_time, new.clinical_time) == "yes":
+                placed = placed or Placement(n, "PRIOR", c)
+            elif narrows(old, new) and later(old.clinical_time, new.clinical_time) != "yes" and _alone(old, new, task):
+                verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
             elif _falls(old, new, affected, task):
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
             elif _falls(new, old, affected, task) and later(old.clinical_time, new.clinical_time) == "yes":
@@ -57,6 +63,20 @@ def _against(new: Memory, old: Memory) -> str | None:
     if wrong and old.polarity == "AFFIRMED" and new.attribute in ("dose", "value", "plan", "preference"):
         return "CORRECTED"
     return "SUPERSEDED"
+
+
+def _alone(old: Memory, gone: Memory, task: UpdateTask) -> bool:
+    """Whether no other symptom of the head noun of `gone` holds beside `old`."""
+    others = [a.memory for a in task.candidates if a.memory.mid != old.mid] + list(task.news)
+    return not any(
+        m.attribute == "status"
+        and m.polarity in ("AFFIRMED", "UNCERTAIN")
+        and m.store == "ACTIVE"
+        and m.experiencer == gone.experiencer
+        and m.concept is not None
+        and f" {m.concept}".endswith(f" {gone.concept}")
+        for m in others
+    )
 
 
 def _retracts(new: Memory) -> bool:
