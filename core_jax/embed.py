@@ -141,7 +141,7 @@ class TextEncoder:
             stop = self._fill(lengths[order[first:]], width) + first
             which = order[first:stop]
             tokens = int(lengths[which].sum())
-            room = next((m for m in self._rooms(width) if m >= tokens and self._slots(m, width) >= len(which)))
+            room = next(m for m in self._rooms(width) if m >= tokens and self._slots(m, width) >= len(which))
             ids = np.zeros(room, np.int32)
             ids[:tokens] = np.concatenate([rows[i] for i in which])
             n = np.zeros(self._slots(room, width), np.int32)

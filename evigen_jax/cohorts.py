@@ -21,7 +21,15 @@ import numpy as np
 from core_jax import staging
 from core_jax.icd import normalize
 from core_jax.records import (
-    Label, Patient, RecordError, atomic_write, patient_to_dict, read_labels, read_patients, visible, write_jsonl,
+    Label,
+    Patient,
+    RecordError,
+    atomic_write,
+    patient_to_dict,
+    read_labels,
+    read_patients,
+    visible,
+    write_jsonl,
 )
 
 SCHEMA = "cohort/1"

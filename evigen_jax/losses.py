@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax_kernels.unit import unit
 
 from evigen_jax.retriever import EviGenConfig
-from jax_kernels.unit import unit
 
 
 def bce(logit: jax.Array, label: jax.Array, real: jax.Array, *, pos_weight: float = 1.0) -> jax.Array:

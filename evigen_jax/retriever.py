@@ -23,15 +23,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
-
-from core_jax import axes as A
-from core_jax import params as specs
-from core_jax.params import ParamSpec
 from jax_kernels.expert_matmul import expert_matmul
 from jax_kernels.gather_pool import gather_pool
 from jax_kernels.segment_topk import segment_topk
 from jax_kernels.select_pool import select_pool, select_pool_sharded
 from jax_kernels.unit import unit
+
+from core_jax import axes as A
+from core_jax import params as specs
+from core_jax.params import ParamSpec
 
 Params = dict[str, Any]
 MODALITIES = ("note", "code")

@@ -33,7 +33,7 @@ from stam_jax.relations import Relation
 from stam_jax.state import State
 from stam_jax.store import StaleVersion, Store
 from stam_jax.update import Commit
-from stam_jax.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask, Writer
+from stam_jax.writer import Extraction, LinkAnswer, UpdateAnswer, UpdateTask, Writer
 
 TEMPLATE = "{text}"  # of a memory's embedded text; its hash stands in the store's header
 WINDOW, WINDOW_TEXT = 4096, 1 << 25  # entries and characters that are read, extracted and embedded together

@@ -39,8 +39,9 @@ def evigen(case: dict):
 
 def sentence_transformers(case: dict):
     import torch
-    from core_jax.packaged import minilm_folder
     from sentence_transformers import SentenceTransformer
+
+    from core_jax.packaged import minilm_folder
 
     torch.set_num_threads(2)
     model, rows = SentenceTransformer(minilm_folder(), device="cpu"), texts(case)

@@ -40,6 +40,7 @@ def problem(case: dict):
 def evigen(case: dict):
     import jax
     import jax.numpy as jnp
+
     from evigen_jax.attribution import Quadrature, attribute
     from evigen_jax.retriever import EviGenConfig
 
@@ -69,6 +70,7 @@ def _logits(x, scores, params) -> np.ndarray:
     """F(x) of each patient by the plain formula."""
     import jax
     import jax.numpy as jnp
+
     from evigen_jax.retriever import experts, layer_norm, mean_of_active
 
     @jax.jit

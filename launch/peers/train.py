@@ -52,6 +52,7 @@ def start(case: dict) -> dict:
 def evigen(case: dict):
     import jax
     import jax.numpy as jnp
+
     from core_jax.train import adamw, make_step, new_state
     from evigen_jax.batches import Feed, assemble, plan
     from evigen_jax.retriever import EviGenConfig

@@ -11,13 +11,14 @@ import functools
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_kernels.select_pool import select_pool_sharded
+
 from core_jax import axes as A
 from core_jax import params as specs
 from core_jax.mesh import MeshSpec, Rules
 from core_jax.train import new_state
 from evigen_jax import retriever, train
 from evigen_jax.retriever import EviGenConfig
-from jax_kernels.select_pool import select_pool_sharded
 
 pytestmark = pytest.mark.aot
 HBM = 16e9  # bytes of a v5e device

@@ -5,11 +5,11 @@ import itertools
 import os
 import pathlib
 
+import chat_cases as C
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import chat_cases as C
 from core_jax import chat
 from core_jax.chat import encode_chat, render_chat, strip_thinking
 from core_jax.text import Tokenizer

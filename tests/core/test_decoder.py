@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from weights import random_weights
 
 from core_jax import params as P
 from core_jax.models import decoder
 from core_jax.models.config import BertConfig, DecoderConfig
 from core_jax.rope import Default, Llama3, Yarn
-from weights import random_weights
 
 CONFIG = DecoderConfig(
     family="qwen3", vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8,

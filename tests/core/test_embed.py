@@ -12,6 +12,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from weights import random_weights
 
 from core_jax import embed, packaged
 from core_jax import rope as R
@@ -24,7 +25,6 @@ from core_jax.observations import observations
 from core_jax.records import Code, Note, Patient
 from core_jax.text import word_spans
 from core_jax.vector_store import VectorStore, text_sha256
-from weights import random_weights
 
 CONFIG = BertConfig(40, 16, 2, 2, 24, 64, 2, 1e-12, "gelu", 0)
 

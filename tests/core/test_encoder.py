@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from weights import random_weights
 
 from core_jax import params as P
 from core_jax import rope as R
 from core_jax.models import decoder, encoder, modernbert, pooled
 from core_jax.models.config import BertConfig, DecoderConfig, ModernBertConfig
 from core_jax.models.presets import MINILM, MODERNBERT_BASE
-from weights import random_weights
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=16, num_layers=3, num_heads=4, intermediate_size=24, max_positions=40,
                     type_vocab_size=2, layer_norm_eps=1e-12, activation="gelu", position_offset=0)

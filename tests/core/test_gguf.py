@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from weights import random_weights
 
 from core_jax import params as P
 from core_jax import rope as R
@@ -14,7 +15,6 @@ from core_jax.ckpt.gguf_file import GGUFFile
 from core_jax.mesh import MeshSpec, Rules
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
-from weights import random_weights
 
 QWEN3 = DecoderConfig(
     family="qwen3", vocab_size=96, hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=32,

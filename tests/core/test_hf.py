@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from weights import random_weights
 
 from core_jax.ckpt import hf
 from core_jax.models import encoder
 from core_jax.models.config import BertConfig
-from weights import random_weights
 
 CONFIG = BertConfig(11, 8, 2, 2, 12, 6, 2, 1e-12, "gelu", 0)
 SPEC, SOURCES = encoder.spec(CONFIG), encoder.hf_sources(CONFIG)

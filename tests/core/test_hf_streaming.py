@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 from safetensors.numpy import load_file, save_file
+from weights import random_weights
 
 from core_jax import axes as A
 from core_jax import params as P
 from core_jax.ckpt import hf
 from core_jax.mesh import MeshSpec, Rules
-from weights import random_weights
 
 LAYERS, D, F, V = 3, 8, 16, 24
 SPEC = {

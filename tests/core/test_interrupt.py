@@ -11,8 +11,9 @@ import sys
 import time
 
 import pytest
-from evigen_jax.cli import main
+
 from core_jax.interrupt import heard
+from evigen_jax.cli import main
 
 SMALL = ["--quiet", "--set=encoder.name=hash:16", "--set=model.n_note=2", "--set=model.n_code=1", "--set=model.d_hidden=8",
          "--set=train.warmup_steps=5", "--set=train.patience=3000", "--set=train.epochs=3000", "--set=cohort.planted_patients=40"]

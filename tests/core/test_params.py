@@ -1,6 +1,7 @@
 import jax
 import numpy as np
 import pytest
+
 from core_jax import axes as A
 from core_jax import params
 from core_jax.mesh import MeshSpec, Rules

@@ -2,6 +2,7 @@ import dataclasses
 import textwrap
 
 import pytest
+
 from core_jax import settings
 
 

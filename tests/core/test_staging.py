@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from core_jax import staging
 
 MAKER = """

@@ -7,12 +7,12 @@ import json
 import os
 import pathlib
 
+import chat_cases as C
 import gguf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import chat_cases as C
 from core_jax.byte_alphabet import BYTE, CHARACTER, spell, unspell
 from core_jax.text import Tokenizer
 

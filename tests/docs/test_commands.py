@@ -6,10 +6,10 @@ import re
 import shlex
 
 import pytest
-import stam_jax.cli
-import stam_jax.config
 
 import evigen_jax.cli
+import stam_jax.cli
+import stam_jax.config
 from evigen_jax.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

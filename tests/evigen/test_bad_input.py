@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 import tensorstore
+
 from evigen_jax import crossval
 from evigen_jax.cli import main
 from evigen_jax.report import write

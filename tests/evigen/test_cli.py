@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import pytest
+
 from core_jax.packaged import has_smollm2
 from evigen_jax.cli import main
 

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 import pytest
+
 from core_jax import params, settings
 from evigen_jax import retriever
 from evigen_jax.cli import main

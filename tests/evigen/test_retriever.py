@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax.sharding import AxisType
+from selector_cases import CODES, MAX_SEGMENT, NOTES, D, batch, means, patients_of
 
 from core_jax.params import ParamSpec
 from evigen_jax import losses, retriever
 from evigen_jax.packed import join_shards
-from evigen_jax.retriever import EviGenConfig, EvidenceSelector, straight_through_gate
-from selector_cases import CODES, D, MAX_SEGMENT, NOTES, batch, means, patients_of
+from evigen_jax.retriever import EvidenceSelector, EviGenConfig, straight_through_gate
 
 CONFIG = EviGenConfig(d=D, n_note=3, n_code=2, k=4, d_hidden=8)
 N = CONFIG.n

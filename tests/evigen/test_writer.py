@@ -6,6 +6,7 @@ import os
 
 import pack_cases
 import pytest
+
 from core_jax.engine.scripted import Scripted
 from core_jax.records import write_jsonl
 from evigen_jax import pipeline, writer

@@ -1,6 +1,7 @@
 """The selection loop's contract, safe unit vectors, and the expert product."""
 import jax
 import jax.numpy as jnp
+import lowering
 import numpy as np
 import pytest
 from jax.sharding import use_abstract_mesh
@@ -8,8 +9,6 @@ from jax_kernels import dispatch
 from jax_kernels.dispatch import Implementation
 from jax_kernels.expert_matmul import expert_matmul
 from jax_kernels.unit import unit, unit_vjp
-
-import lowering
 
 
 def _refuse(v):

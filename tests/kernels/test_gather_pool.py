@@ -3,12 +3,11 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import lowering
 import numpy as np
 import pytest
 from jax_kernels.gather_pool import gather_pool, reference
 from jax_kernels.gather_pool.api import masked_softmax
-
-import lowering
 
 P, N, K, S, D = 3, 2, 4, 11, 5
 

@@ -4,16 +4,15 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import lowering
 import ml_dtypes
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax_kernels.segment_topk import segment_topk
 from jax_kernels.segment_topk.cases import CASES, by_name
-
-import lowering
-import oracle
 
 S, P, N, K, D = 40, 5, 3, 4, 6
 FORMS = {"padded": {"implementation": "xla", "max_segment": 32}, "passes": {"implementation": "xla", "max_segment": 40},

@@ -3,8 +3,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import lowering
 import ml_dtypes
 import numpy as np
+import oracle
 import pytest
 from jax.sharding import AxisType
 from jax_kernels.gather_pool import gather_pool
@@ -13,9 +15,6 @@ from jax_kernels.segment_topk.cases import by_name
 from jax_kernels.select_pool import reference, select_pool, select_pool_sharded
 from jax_kernels.select_pool.api import GRADIENTS
 from jax_kernels.unit import unit
-
-import lowering
-import oracle
 
 K, LONGEST = 4, 40
 

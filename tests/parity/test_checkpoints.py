@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from chat_cases import write_tokenizer
+from weights import random_weights
 
 from core_jax import rope as R
 from core_jax.chat import render_chat
@@ -20,7 +21,6 @@ from core_jax.ckpt.gguf import open_gguf
 from core_jax.models import decoder
 from core_jax.models.config import DecoderConfig
 from core_jax.text import Tokenizer
-from weights import random_weights
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch", reason="extra `parity` is not installed")

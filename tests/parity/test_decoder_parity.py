@@ -8,13 +8,13 @@ import json
 import jax
 import numpy as np
 import pytest
+from weights import random_weights
 
 from core_jax import params as P
 from core_jax import rope as R
 from core_jax.ckpt import hf
 from core_jax.models import decoder, presets
 from core_jax.models.config import DecoderConfig
-from weights import random_weights
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch", reason="extra `parity` is not installed")

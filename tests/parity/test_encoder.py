@@ -9,13 +9,13 @@ import os
 import jax
 import numpy as np
 import pytest
+from weights import random_weights
 
 from core_jax import packaged
 from core_jax import rope as R
 from core_jax.ckpt import hf
 from core_jax.models import encoder, modernbert
 from core_jax.models.config import BertConfig, ModernBertConfig
-from weights import random_weights
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch", reason="extra `parity` is not installed")
@@ -136,7 +136,8 @@ def test_modernbert_ours_there(name, tmp_path):
 
 
 def test_modernbert_base_has_its_shapes():
-    from transformers import AutoConfig, AutoModel, ModernBertConfig as Theirs
+    from transformers import AutoConfig, AutoModel
+    from transformers import ModernBertConfig as Theirs
 
     from core_jax import params as P
     from core_jax.models.presets import MODERNBERT_BASE

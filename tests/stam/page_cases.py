@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import dataclasses
 
-
 from memory_cases import HEADER, commit, entry, memory
 
 from core_jax.records import RecordError

@@ -22,7 +22,6 @@ from stam_jax.config import WriteConfig
 from stam_jax.ingest import header_of, ingest, reprocess
 from stam_jax.normalise import normalise, numbers
 from stam_jax.rules import RulesWriter
-from stam_jax.shard import Shard
 from stam_jax.store import Store, StoreError
 from stam_jax.transitions import delete
 from stam_jax.undo import UndoRefused

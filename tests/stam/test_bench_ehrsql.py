@@ -12,7 +12,6 @@ from core_jax.records import RecordError
 from stam_jax.benchmarks import ehrsql, table_memory
 from stam_jax.readers import tables
 
-
 ANSWERED = [
     ("What is the recorded sex of patient 20000001?", ["f"]),
     ("How old was patient 20000001 during their last hospital encounter?", ["62"]),

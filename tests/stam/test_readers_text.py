@@ -9,8 +9,6 @@ from core_jax.records import RecordError
 from stam_jax.readers import chat, text
 
 
-
-
 def test_a_folder_of_patients(tmp_path):
     for name, said in {"P2/2020-01-03_clinic.txt": "b", "P2/2019_letter from school.md": "a", "P2/history.txt": "c",
                        "P1/2020-02.txt": "d", "P1/2020-02-01T08:30:00 ward.txt": "e", "P1/2024ish.txt": "f"}.items():
