@@ -148,7 +148,7 @@ def test_any_moment_will_do_and_training_goes_on_from_there(data, tmp_path):
 
 def test_a_second_signal_ends_it_at_once(tmp_path):
     script = ("import time\nfrom core_jax.interrupt import heard\nwith heard():\n    for word in ('ready', 'closing', 'stuck'):\n"
-              "        print(word, flush=True)\n        try:\n            time.sleep(20)\n        except KeyboardInterrupt:\n            pass\n")
+              "        try:\n            print(word, flush=True)\n            time.sleep(20)\n        except KeyboardInterrupt:\n            pass\n")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                           cwd=pathlib.Path(__file__).resolve().parents[2]) as process:
         for line in ("ready\n", "closing\n"):
