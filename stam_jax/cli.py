@@ -219,7 +219,7 @@ def parser() -> argparse.ArgumentParser:
                    "encoder stand in for its models")
     p.add_argument("--data", metavar="DIR", help="folder with mimic_iv_demo/, ehrsql2024/, clinosim/ (default: $EHR_DATA_DIR)")
     p.add_argument("--table-encoder", default="hash:256", metavar="NAME", help="encoder of the suites on tables (default hash:256, which hashes "
-                   "words: their 31,000 statements keep MiniLM busy for many minutes)")
+                   "words; MiniLM is slow on their 31,000 statements)")
     writer(p)
     reader(p)
     out(p, "folder of the tables")

@@ -29,7 +29,7 @@ def test_bfloat16_weights_have_float32_pages_on_a_cpu():
     plain = jax.nn.log_softmax(E.logits((*E.PROMPTS[0], *done.tokens), tree=half))
     places = np.arange(len(done.tokens)) + len(E.PROMPTS[0]) - 1
     assert len(done.tokens) > 3
-    np.testing.assert_allclose(done.logprobs[:len(places)], plain[places, done.tokens], atol=0.25)
+    np.testing.assert_allclose(done.logprobs[:len(places)], plain[places, done.tokens], atol=1e-2)
 
 
 class Deltas:
