@@ -50,7 +50,7 @@ setup(
     packages=PACKAGES,
     package_dir={"jax_kernels": "kernels/jax_kernels"},
     include_package_data=True,
-    package_data={"evigen_jax": ["sample/*", "report/*", "prompts/*"], "core_jax": ["synth/*"], "stam_jax": ["page/*", "prompts/*"]},
+    package_data={"evigen_jax": ["sample/*", "report/*", "prompts/*"], "core_jax": ["synth/*"], "stam_jax": ["page/*", "language/prompts/*"]},
     install_requires=INSTALL,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["evigen=evigen_jax.cli:script", "stam=stam_jax.cli:script"]},

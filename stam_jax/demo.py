@@ -8,15 +8,15 @@ from typing import Any
 
 from core_jax.embed import Encoder
 from core_jax.synth.timelines import TimelineConfig, generate
-from stam_jax import read
-from stam_jax.answer import ExtractiveReader
 from stam_jax.config import Config
-from stam_jax.ingest import header_of, ingest
 from stam_jax.metrics import token_f1
 from stam_jax.page.page import write_index
+from stam_jax.read import search as read
+from stam_jax.read.answer import ExtractiveReader
 from stam_jax.readers import neutral, planted
 from stam_jax.rules import RulesWriter, names
-from stam_jax.store import Store
+from stam_jax.storage.store import Store
+from stam_jax.write.ingest import header_of, ingest
 
 TIMELINES = TimelineConfig(n=8, seed=7)
 

@@ -36,10 +36,10 @@ JAX_FREE = [
     "core_jax.engine.request", "core_jax.engine.backend", "core_jax.engine.pages", "core_jax.engine.scheduler",
     "core_jax.engine.grammar", "core_jax.engine.openai", "core_jax.engine.scripted", "core_jax.engine.load",
     "core_jax.engine.answer", "core_jax.engine.wire", "core_jax.engine.http", "core_jax.packaged",
-    "core_jax.synth.timelines", "stam_jax.metrics", "stam_jax.store", "stam_jax.undo", "stam_jax.invariants", "stam_jax.verify",
-    "stam_jax.normalise", "stam_jax.chunks", "stam_jax.arbitrate", "stam_jax.rules", "stam_jax.lines", "stam_jax.language_writer",
-    "stam_jax.lessons", "stam_jax.read", "stam_jax.answer", "stam_jax.gate", "stam_jax.conformal", "stam_jax.deletion", "stam_jax.page.page",
-    "stam_jax.export", "stam_jax.service", "stam_jax.serve", "stam_jax.listing", "stam_jax.cli", "stam_jax.readers.tables",
+    "core_jax.synth.timelines", "stam_jax.metrics", "stam_jax.storage.store", "stam_jax.graph.undo", "stam_jax.graph.invariants", "stam_jax.storage.verify",
+    "stam_jax.write.normalise", "stam_jax.write.chunks", "stam_jax.write.arbitrate", "stam_jax.rules", "stam_jax.language.lines", "stam_jax.language.writer",
+    "stam_jax.language.lessons", "stam_jax.read.search", "stam_jax.read.answer", "stam_jax.history.gate", "stam_jax.deletion.conformal", "stam_jax.deletion.plan", "stam_jax.page.page",
+    "stam_jax.read.export", "stam_jax.serve.service", "stam_jax.serve.http", "stam_jax.read.listing", "stam_jax.cli", "stam_jax.readers.tables",
     "stam_jax.readers.neutral", "stam_jax.readers.chat", "stam_jax.readers.locomo", "stam_jax.readers.memory_bench", "core_jax.command",
 ]
 

@@ -25,10 +25,10 @@ CASES = {
 def filled(case: dict, wave: int, alone: bool = False):
     from core_jax.embed import load_encoder
     from core_jax.synth.timelines import TimelineConfig, generate
-    from stam_jax.ingest import header_of, ingest
     from stam_jax.readers.planted import entries
     from stam_jax.rules import RulesWriter
-    from stam_jax.store import Store
+    from stam_jax.storage.store import Store
+    from stam_jax.write.ingest import header_of, ingest
 
     config = TimelineConfig(case["patients"], entries=(case["entries"], case["entries"]))
     timelines, encoder, writer = list(generate(config)), load_encoder(case["encoder"]), RulesWriter()

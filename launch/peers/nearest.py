@@ -36,7 +36,7 @@ def ours(case: dict):
 
         index = ExactIndex(memories[0])
         return lambda: index.search(questions[0], K)[0].ravel()
-    from stam_jax.nearest import Search, nearest, whole
+    from stam_jax.write.nearest import Search, nearest, whole
 
     rows = [whole(m) for m in memories]
     zeros = [np.zeros(len(m), np.int32) for m in memories]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from core_jax.embed import Encoder
 from core_jax.engine.request import Request
 from core_jax.engine.scripted import Scripted
-from stam_jax.memory import Entry
-from stam_jax.writer import Writer
+from stam_jax.graph.memory import Entry
+from stam_jax.write.writer import Writer
 
 NAME = "rules"
 _NEW = re.compile(r"^## New Messages\n(.*?)\n\n## Observation Date\n", re.DOTALL | re.MULTILINE)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

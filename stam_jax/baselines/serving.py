@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from stam_jax.baselines.external import Line, MemorySystem
-from stam_jax.chunks import chunks
 from stam_jax.config import ReadConfig
-from stam_jax.memory import Entry, Memory
-from stam_jax.packet import Item, Packet
-from stam_jax.read import Vectors, packet, search
-from stam_jax.render import render
-from stam_jax.state import State
+from stam_jax.graph.memory import Entry, Memory
+from stam_jax.graph.state import State
+from stam_jax.read.packet import Item, Packet
+from stam_jax.read.render import render
+from stam_jax.read.search import Vectors, packet, search
+from stam_jax.write.chunks import chunks
 
 Place = tuple[str, int, int]  # entry_key, start, end
 NO_STATE = "raw"  # arm of a packet whose memories stand in no store

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stam_jax import canonical
-from stam_jax.memory import Memory
-from stam_jax.state import State
-from stam_jax.transitions import Transition, archive
-from stam_jax.update import Commit, Update
+from stam_jax.graph import canonical
+from stam_jax.graph.memory import Memory
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import Transition, archive
+from stam_jax.graph.update import Commit, Update
 
 
 def append_only(state: State) -> State:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stam_jax.memory import Entry, Memory
-from stam_jax.writer import (
+from stam_jax.graph.memory import Entry, Memory
+from stam_jax.write.writer import (
     Extraction,
     Link,
     LinkAnswer,

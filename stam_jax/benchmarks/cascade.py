@@ -14,8 +14,7 @@ from typing import Any
 
 from core_jax.embed import Encoder
 from core_jax.synth.timelines import Timeline, TimelineConfig, fingerprint, generate
-from stam_jax import canonical, metrics
-from stam_jax.answer import NOT_IN_MEMORY, NOT_MENTIONED, Reader
+from stam_jax import metrics
 from stam_jax.baselines import slots
 from stam_jax.baselines.serving import FromMemory
 from stam_jax.baselines.writers import AppendOnly
@@ -34,10 +33,12 @@ from stam_jax.benchmarks.harness import (
 from stam_jax.benchmarks.planted import INGESTED, REFERENCE, STAM, entries_of
 from stam_jax.benchmarks.scenarios import ALIASES, SCENARIOS, Expect, Scenario, crowd
 from stam_jax.config import ReadConfig
-from stam_jax.memory import Entry
-from stam_jax.read import encode_query
-from stam_jax.state import State
-from stam_jax.writer import UpdateAnswer, UpdateTask, Writer
+from stam_jax.graph import canonical
+from stam_jax.graph.memory import Entry
+from stam_jax.graph.state import State
+from stam_jax.read.answer import NOT_IN_MEMORY, NOT_MENTIONED, Reader
+from stam_jax.read.search import encode_query
+from stam_jax.write.writer import UpdateAnswer, UpdateTask, Writer
 
 CONTROLS = (STAM, "semantic only, B 12", "semantic only, B 24", "no relations", "append only")
 SCANNED = 3  # timelines that are looked through for one that holds a cascade

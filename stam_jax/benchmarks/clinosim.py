@@ -16,8 +16,8 @@ from typing import Any
 
 from core_jax.records import RecordError, read_jsonl
 from stam_jax.benchmarks import tables as T
-from stam_jax.memory import Entry
-from stam_jax.writer import Draft, Writer
+from stam_jax.graph.memory import Entry
+from stam_jax.write.writer import Draft, Writer
 
 _VITALS = frozenset({"blood pressure", "systolic blood pressure", "diastolic blood pressure", "heart rate", "temperature",
                      "oxygen saturation", "respiratory rate", "weight", "height", "bmi"})

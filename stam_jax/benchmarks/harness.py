@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from core_jax.embed import Encoder
-from stam_jax.answer import Reader
 from stam_jax.baselines.serving import Arm, Place
 from stam_jax.config import WriteConfig
-from stam_jax.ingest import Report, header_of, ingest
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
+from stam_jax.graph.state import State
 from stam_jax.metrics import MemoryRow, clinical, squad, token_f1
-from stam_jax.packet import Packet
-from stam_jax.read import Vectors, snapshot
-from stam_jax.state import State
-from stam_jax.store import Store
-from stam_jax.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask, Writer
+from stam_jax.read.answer import Reader
+from stam_jax.read.packet import Packet
+from stam_jax.read.search import Vectors, snapshot
+from stam_jax.storage.store import Store
+from stam_jax.write.ingest import Report, header_of, ingest
+from stam_jax.write.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask, Writer
 
 
 class OnceEncoder:

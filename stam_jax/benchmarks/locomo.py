@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from stam_jax.memory import Entry, Memory
+from stam_jax.graph.memory import Entry, Memory
 from stam_jax.metrics import TypeScores, locomo_f1, token_f1, type_scores
 from stam_jax.readers.locomo import Question, turns
 

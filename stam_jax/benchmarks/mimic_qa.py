@@ -23,7 +23,7 @@ from typing import Any
 
 from core_jax.readers.table import blocks, find
 from stam_jax.benchmarks.table_memory import Row, Stay, stays, told
-from stam_jax.clinical_time import bounds
+from stam_jax.graph.clinical_time import bounds
 from stam_jax.metrics import TypeScores, clinical, token_f1, type_scores
 from stam_jax.readers.tables import MEASURES, TABLES, icd_titles, names, read
 

@@ -19,8 +19,6 @@ import numpy as np
 from core_jax.embed import Encoder
 from core_jax.synth.timelines import Fact, Timeline, TimelineConfig, fingerprint, generate
 from stam_jax import metrics
-from stam_jax.answer import Reader
-from stam_jax.arbitrate import SINGLE_VALUED
 from stam_jax.baselines import slots
 from stam_jax.baselines.external import Line, MemorySystem, fill
 from stam_jax.baselines.serving import FlatRag, FromMemory, FromSystem, FullContext, Piece, pieces
@@ -42,12 +40,14 @@ from stam_jax.benchmarks.harness import (
     serve,
 )
 from stam_jax.config import ReadConfig, WriteConfig
-from stam_jax.memory import Entry, Memory
-from stam_jax.normalise import normalise
-from stam_jax.packet import Item, Packet
-from stam_jax.read import encode_query, packet, search
-from stam_jax.state import State
-from stam_jax.writer import Writer
+from stam_jax.graph.memory import Entry, Memory
+from stam_jax.graph.state import State
+from stam_jax.read.answer import Reader
+from stam_jax.read.packet import Item, Packet
+from stam_jax.read.search import encode_query, packet, search
+from stam_jax.write.arbitrate import SINGLE_VALUED
+from stam_jax.write.normalise import normalise
+from stam_jax.write.writer import Writer
 
 STAM = "STAM"
 # the controls of the write path that run through ingestion: name -> (wrap the writer, settings)

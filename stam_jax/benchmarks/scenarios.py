@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 
 
 @dataclasses.dataclass(frozen=True)

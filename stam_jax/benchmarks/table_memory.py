@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from stam_jax.memory import Memory
+from stam_jax.graph.memory import Memory
+from stam_jax.graph.state import State
 from stam_jax.readers.rendered import Rendered, row_of
 from stam_jax.readers.table_sentences import parse
-from stam_jax.state import State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from core_jax.embed import Encoder
-from stam_jax.answer import Reader
 from stam_jax.baselines.serving import FromMemory
 from stam_jax.baselines.writers import AppendOnly
 from stam_jax.benchmarks import ehrsql, mimic_qa
@@ -23,11 +22,12 @@ from stam_jax.benchmarks import tables as T
 from stam_jax.benchmarks.harness import Memories, OnceEncoder, build, median_words, serve, sha256_of
 from stam_jax.benchmarks.table_memory import cited, joined, rows, told
 from stam_jax.config import ReadConfig, WriteConfig
-from stam_jax.packet import Packet
-from stam_jax.read import encode_query
+from stam_jax.read.answer import Reader
+from stam_jax.read.packet import Packet
+from stam_jax.read.search import encode_query
 from stam_jax.readers import tables
 from stam_jax.readers.rendered import Rendered
-from stam_jax.writer import Writer
+from stam_jax.write.writer import Writer
 
 STAM, APPENDED = "STAM", "append only"
 # write path -> (wrap the writer, settings)

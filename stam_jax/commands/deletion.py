@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_jax.records import RecordError
-from stam_jax import deletion, read
 from stam_jax.commands.openers import needed
 from stam_jax.config import Config
-from stam_jax.conformal import Control
-from stam_jax.endurance import CandidateRule, read_labels
-from stam_jax.read import Vectors
-from stam_jax.scorer import Scorer, examples, split
-from stam_jax.state import State
-from stam_jax.store import Store
+from stam_jax.deletion import plan as deletion
+from stam_jax.deletion.conformal import Control
+from stam_jax.deletion.endurance import CandidateRule, read_labels
+from stam_jax.deletion.scorer import Scorer, examples, split
+from stam_jax.graph.state import State
+from stam_jax.read import search as read
+from stam_jax.read.search import Vectors
+from stam_jax.storage.store import Store
 
 
 def run(args: argparse.Namespace, config: Config) -> dict[str, Any]:

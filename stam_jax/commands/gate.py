@@ -8,12 +8,14 @@ from typing import Any
 
 from core_jax.embed import load_encoder
 from core_jax.records import RecordError, read_jsonl
-from stam_jax import canonical, read, replay
-from stam_jax import gate as gates
 from stam_jax.commands.openers import bar, needed, opened, reader_of
 from stam_jax.config import Config
+from stam_jax.graph import canonical
+from stam_jax.history import gate as gates
+from stam_jax.history import replay
+from stam_jax.history.replay import Replay, Served
 from stam_jax.metrics import token_f1
-from stam_jax.replay import Replay, Served
+from stam_jax.read import search as read
 
 
 def run(args: argparse.Namespace, config: Config) -> dict[str, Any]:

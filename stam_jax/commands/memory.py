@@ -12,11 +12,12 @@ from typing import Any
 from core_jax import settings
 from core_jax.embed import load_encoder
 from core_jax.records import RecordError
-from stam_jax import canonical, export, listing
 from stam_jax.commands.openers import bar, known, opened, say, writer_of
 from stam_jax.config import Config
+from stam_jax.graph import canonical
 from stam_jax.page.page import write_index, write_page
-from stam_jax.store import Store
+from stam_jax.read import export, listing
+from stam_jax.storage.store import Store
 
 
 def _read(args: argparse.Namespace) -> Iterator[Any]:
@@ -30,7 +31,7 @@ def _read(args: argparse.Namespace) -> Iterator[Any]:
 
 
 def ingest(args: argparse.Namespace, config: Config) -> dict[str, Any]:
-    from stam_jax import ingest as path
+    from stam_jax.write import ingest as path
 
     entries = _read(args)
     first = list(itertools.islice(entries, 1))  # what cannot be read says so before a store is made
@@ -56,7 +57,7 @@ def ingest(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 
 def reprocess(args: argparse.Namespace, config: Config) -> dict[str, Any]:
-    from stam_jax import ingest as path
+    from stam_jax.write import ingest as path
 
     encoder = load_encoder(config.encoder)
     with opened(args, encoder) as store:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from core_jax.embed import Encoder
-from stam_jax.answer import ExtractiveReader, LanguageReader, Reader
 from stam_jax.config import Config
-from stam_jax.state import State
-from stam_jax.store import Store, StoreError
-from stam_jax.writer import Writer
+from stam_jax.graph.state import State
+from stam_jax.read.answer import ExtractiveReader, LanguageReader, Reader
+from stam_jax.storage.store import Store, StoreError
+from stam_jax.write.writer import Writer
 
 
 def say(lines: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ def known(store: Store, patient_id: str) -> State:
 
 def opened(args: argparse.Namespace, encoder: Encoder, **fields: Any) -> Store:
     """The store of --store. Raises: StoreError: another encoder made it."""
-    from stam_jax.ingest import header_of
+    from stam_jax.write.ingest import header_of
 
     try:
         return Store.open(args.store, encoder=header_of(encoder), **fields)
@@ -54,7 +54,7 @@ def writer_of(args: argparse.Namespace, config: Config) -> Writer:
 
         return RulesWriter()
     from core_jax.engine.load import load_backend
-    from stam_jax.language_writer import LanguageWriter
+    from stam_jax.language.writer import LanguageWriter
 
     found = {}
     if args.adapters:

@@ -5,11 +5,12 @@ import argparse
 from typing import Any
 
 from core_jax.embed import load_encoder
-from stam_jax import listing, read
 from stam_jax.commands.openers import known, opened, reader_of, say
 from stam_jax.config import Config
-from stam_jax.gate import Gate
-from stam_jax.gate import serve as gated
+from stam_jax.history.gate import Gate
+from stam_jax.history.gate import serve as gated
+from stam_jax.read import listing
+from stam_jax.read import search as read
 
 
 def _found(args: argparse.Namespace, config: Config, words: str) -> read.Found:

@@ -17,7 +17,7 @@ from core_jax.records import write_jsonl
 from core_jax.synth.timelines import TimelineConfig, generate, write_timelines
 from stam_jax.commands.openers import bar, needed, reader_of, writer_of
 from stam_jax.config import Config
-from stam_jax.writer import Writer
+from stam_jax.write.writer import Writer
 
 
 def demo(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def planted(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 
 def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
-    from stam_jax import lessons
+    from stam_jax.language import lessons
 
     timelines = list(generate(TimelineConfig(args.patients, args.seed)))
     if args.action == "write":

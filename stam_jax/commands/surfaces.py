@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from core_jax.embed import load_encoder
 from stam_jax.commands.openers import opened, reader_of, writer_of
 from stam_jax.config import Config
-from stam_jax.service import Service
+from stam_jax.serve.service import Service
 
 
 @contextmanager
@@ -22,8 +22,8 @@ def _service(args: argparse.Namespace, config: Config, **access) -> Iterator[Ser
 
 def serve(args: argparse.Namespace, config: Config) -> None:
     try:
-        from stam_jax.serve import bind, is_loopback
-        from stam_jax.serve import serve as answering
+        from stam_jax.serve.http import bind, is_loopback
+        from stam_jax.serve.http import serve as answering
     except ModuleNotFoundError as e:
         raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[serve]'") from None
     key = None
@@ -42,7 +42,7 @@ def serve(args: argparse.Namespace, config: Config) -> None:
 def mcp(args: argparse.Namespace, config: Config) -> None:
     """stdout belongs to the protocol."""
     try:
-        from stam_jax.mcp_face import face
+        from stam_jax.serve.mcp import face
     except ModuleNotFoundError as e:
         raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[mcp]'") from None
     with _service(args, config, patient_id=args.patient) as service:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stam_jax import views
-from stam_jax.clinical_time import bounds
-from stam_jax.memory import Entry, Memory
+from stam_jax.graph import views
+from stam_jax.graph.clinical_time import bounds
+from stam_jax.graph.memory import Entry, Memory
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import Transition
+from stam_jax.graph.undo import effective
 from stam_jax.page import wording
-from stam_jax.state import State
-from stam_jax.transitions import Transition
-from stam_jax.undo import effective
 
 WHOLE, AROUND = 20_000, 1_500  # characters: longest entry that a page holds whole; kept around a quote of a longer one
 

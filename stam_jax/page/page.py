@@ -15,9 +15,9 @@ import jinja2
 from markupsafe import Markup
 
 from core_jax.records import atomic_write
+from stam_jax.graph.state import State
 from stam_jax.page import graph, wording
 from stam_jax.page.content import content
-from stam_jax.state import State
 
 HERE = pathlib.Path(__file__).parent
 # What a reader cannot see, or what reorders what he sees: control, direction, zero-width, tag and private separators.

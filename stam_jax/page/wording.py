@@ -4,8 +4,8 @@ from __future__ import annotations
 import calendar
 import re
 
-from stam_jax.memory import Memory
-from stam_jax.transitions import Transition
+from stam_jax.graph.memory import Memory
+from stam_jax.graph.transitions import Transition
 
 REASONS = {  # reason -> (with a successor, without one)
     "SUPERSEDED": ("replaced by", "replaced"),

@@ -1,4 +1,4 @@
 """Readers: each turns one format into a stream of entries, in bounded memory, without jax.
 
-`read(path, ...)` yields `stam_jax.memory.Entry`, or `Rendered` where the source brings its statements ready made.
+`read(path, ...)` yields `stam_jax.graph.memory.Entry`, or `Rendered` where the source brings its statements ready made.
 """

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_jax.records import RecordError, read_jsonl
-from stam_jax.clinical_time import entry_date
-from stam_jax.memory import Entry
+from stam_jax.graph.clinical_time import entry_date
+from stam_jax.graph.memory import Entry
 from stam_jax.readers.json_document import Document
 from stam_jax.readers.text import load
 

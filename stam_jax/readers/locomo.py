@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from stam_jax.clinical_time import entry_date
-from stam_jax.memory import Entry
+from stam_jax.graph.clinical_time import entry_date
+from stam_jax.graph.memory import Entry
 from stam_jax.readers.json_document import Document
 
 _TURN_ID = re.compile(r"\[(D\d+:\d+)\]$", re.MULTILINE)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_jax.records import RecordError
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 from stam_jax.readers.json_document import Document
 
 TYPES = ("entity_exact_match", "temporal_localization", "state_update", "multiple_choice", "inference_generation",

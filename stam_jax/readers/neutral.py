@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator
 
 from core_jax.records import Event, Patient, RecordError, read_patients
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 from stam_jax.readers.rendered import Line, Rendered, render
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 
 def read(path: str | os.PathLike) -> Iterator[Entry | Rendered]:

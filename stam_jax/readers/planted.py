@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 from core_jax.synth.timeline_gold import Timeline, read_timelines
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 
 
 def read(path: str | os.PathLike) -> Iterator[Entry]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 import dataclasses
 
 from core_jax.records import RecordError
-from stam_jax.memory import Entry
-from stam_jax.writer import Draft, Extraction
+from stam_jax.graph.memory import Entry
+from stam_jax.write.writer import Draft, Extraction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from core_jax.readers.table import blocks, find
 from core_jax.records import RecordError, parse_time
 from stam_jax.readers.rendered import Line, Rendered, render
 from stam_jax.readers.table_sentences import copy, write
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 # table -> (columns besides subject_id, those that name a row)
 TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 
 from core_jax.records import RecordError
-from stam_jax.clinical_time import entry_date
-from stam_jax.memory import Entry
+from stam_jax.graph.clinical_time import entry_date
+from stam_jax.graph.memory import Entry
 
 ENDINGS = (".txt", ".md")
 _DATE = r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2}(?:T[0-9:]{5,8})?)?)?"

@@ -7,7 +7,7 @@ import re
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.scene import Scene
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 _NONE = re.compile(
     r"\bnkd?a\b|\bno (?:known )?(?:(?:drug|medication|food|environmental|medicine) )?(?:or (?:food"

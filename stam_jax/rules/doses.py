@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from stam_jax.clinical_time import bounds, resolve
+from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import COUNTED, Amount, Word, amounts, frequencies, plain
 from stam_jax.rules.scene import Scene
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 _SWITCH = re.compile(
     r"\b(?:switch|chang|convert|transition|rotat|cross-?taper|replac|substitut|swap|exchang|mov(?:e"

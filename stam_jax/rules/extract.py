@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from stam_jax.clinical_time import bounds, resolve
-from stam_jax.memory import Entry
+from stam_jax.graph.clinical_time import bounds, resolve
+from stam_jax.graph.memory import Entry
 from stam_jax.rules import cues
 from stam_jax.rules.allergies import allergies
 from stam_jax.rules.doses import doses
@@ -18,7 +18,7 @@ from stam_jax.rules.problems import problems
 from stam_jax.rules.scene import Scene
 from stam_jax.rules.sentences import Sentence, sentences
 from stam_jax.rules.times import order_of
-from stam_jax.writer import Draft, Extraction
+from stam_jax.write.writer import Draft, Extraction
 
 _LONGEST = 2000  # a sentence is cut there: nothing that speaks of one fact is longer
 _SAME = re.compile(

@@ -6,11 +6,11 @@ import functools
 import re
 from collections.abc import Sequence
 
-from stam_jax.memory import Memory
+from stam_jax.graph.memory import Memory
 from stam_jax.rules import slots, vocabulary
 from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, same_slot
-from stam_jax.writer import Link, LinkAnswer, LinkTask
+from stam_jax.write.writer import Link, LinkAnswer, LinkTask
 
 _BECAUSE = (
     r"(?:due to|because of|caused by|secondary to|2/2|owing to|side effect of|adverse (?:effect"

@@ -10,7 +10,7 @@ from stam_jax.rules.doses import chosen_amount
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import amounts, frequencies, intervals
 from stam_jax.rules.scene import Scene
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 _UNIT = (
     r"%|percent|mg/dl|g/dl|mmol/l|meq/l|µmol/l|umol/l|micromol/l|mmol/mol|ng/ml|pg/ml|ng/dl|mcg/dl|µg/dl|ug/l"

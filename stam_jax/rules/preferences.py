@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stam_jax.rules import cues
 from stam_jax.rules.scene import Scene
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 _METHODS = (
     ("phone call", r"(?:tele)?phone(?: calls?)?|by call(?:ing)?|calls?\b|mobile|cell ?phone|landline" r"|ring(?:ing)?"),

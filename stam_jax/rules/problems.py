@@ -7,7 +7,7 @@ import re
 from stam_jax.rules import cues
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.scene import Scene
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 _INDICATION = re.compile(
     r"\b(?:for|to treat|to control|to manage|treat(?:ing|ment of)?|against|management of"

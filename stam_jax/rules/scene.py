@@ -9,7 +9,7 @@ from stam_jax.rules import cues
 from stam_jax.rules.lexicon import Mention, mentions
 from stam_jax.rules.sentences import Sentence
 from stam_jax.rules.times import TimeWords, time_words
-from stam_jax.writer import Draft
+from stam_jax.write.writer import Draft
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
-from stam_jax.memory import Memory
+from stam_jax.graph.memory import Memory
 
 SINGLE = frozenset({"dose", "value", "preference", "plan", "status"})
 _DOSE = re.compile(r"(?P<n>[0-9]+(?:\.[0-9]+)?) (?P<unit>mg|mcg|g|units|[A-Za-z]+)(?: (?P<rest>.+))?")

@@ -1,4 +1,4 @@
-"""Time words of a sentence, in a spelling that `stam_jax.clinical_time.resolve` reads."""
+"""Time words of a sentence, in a spelling that `stam_jax.graph.clinical_time.resolve` reads."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stam_jax.clinical_time import later
-from stam_jax.memory import Memory
+from stam_jax.graph.clinical_time import later
+from stam_jax.graph.memory import Memory
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, belies, narrows, same_slot
-from stam_jax.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
+from stam_jax.write.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
 
 
 def update(task: UpdateTask) -> UpdateAnswer:

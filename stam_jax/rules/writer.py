@@ -5,16 +5,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 from stam_jax.rules.extract import extract
 from stam_jax.rules.lexicon import mentions
 from stam_jax.rules.link import link
 from stam_jax.rules.update import update
-from stam_jax.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask
+from stam_jax.write.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask
 
 
 class RulesWriter:
-    """A `stam_jax.writer.Writer` of rules. hashes: of the source of the rules, so that a journal names what decided."""
+    """A `stam_jax.write.writer.Writer` of rules. hashes: of the source of the rules, so that a journal names what decided."""
 
     decider = "rule"
 

@@ -2,7 +2,7 @@
 import re
 
 from stam_jax.cli import FORMATS
-from stam_jax.transitions import LEGAL
+from stam_jax.graph.transitions import LEGAL
 
 
 def test_example(repository, tmp_path, monkeypatch, capsys):

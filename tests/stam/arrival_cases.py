@@ -5,11 +5,11 @@ import numpy as np
 from memory_cases import commit, entry, memory
 
 from core_jax.embed import HashEncoder
-from stam_jax.candidates import Arrival
-from stam_jax.nearest import Vectors, whole
-from stam_jax.state import State
-from stam_jax.transitions import archive
-from stam_jax.update import Update
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive
+from stam_jax.graph.update import Update
+from stam_jax.write.candidates import Arrival
+from stam_jax.write.nearest import Vectors, whole
 
 
 def arrival(texts, news, *, archived=(), patient="p1") -> Arrival:

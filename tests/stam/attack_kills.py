@@ -20,9 +20,9 @@ import numpy as np
 from memory_cases import HEADER, entry
 from writer_cases import SlotWriter
 
-from stam_jax.ingest import header_of, ingest
-from stam_jax.store import Store
-from stam_jax.undo import UndoRefused
+from stam_jax.graph.undo import UndoRefused
+from stam_jax.storage.store import Store
+from stam_jax.write.ingest import header_of, ingest
 
 
 class Encoder:

@@ -6,7 +6,7 @@ import itertools
 from core_jax.synth.timelines import Fact, Timeline, TimelineConfig, generate
 from stam_jax.baselines.writers import SameSlot
 from stam_jax.benchmarks.planted import entries_of
-from stam_jax.writer import Draft, Extraction, Link, LinkAnswer, UpdateAnswer, Verdict
+from stam_jax.write.writer import Draft, Extraction, Link, LinkAnswer, UpdateAnswer, Verdict
 
 
 def cohort(n: int, *, late: bool = False) -> list[Timeline]:

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from core_jax.synth.timeline_gold import Fact, Timeline
-from stam_jax.clinical_time import ClinicalTime
-from stam_jax.memory import Entry, Memory, Provenance
-from stam_jax.relations import Relation
-from stam_jax.state import State
-from stam_jax.transitions import archive, prior
-from stam_jax.update import Commit, Confirmation, Update
+from stam_jax.graph.clinical_time import ClinicalTime
+from stam_jax.graph.memory import Entry, Memory, Provenance
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive, prior
+from stam_jax.graph.update import Commit, Confirmation, Update
 
 
 def _time(fact: Fact) -> ClinicalTime:

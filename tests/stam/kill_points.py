@@ -22,9 +22,9 @@ import time
 import memory_cases
 from memory_cases import HEADER
 
-from stam_jax.state import State
-from stam_jax.store import Store
-from stam_jax.update import Update
+from stam_jax.graph.state import State
+from stam_jax.graph.update import Update
+from stam_jax.storage.store import Store
 
 PATIENTS, WAVES = ("1", "10", "b"), 6
 PLANS = {p: memory_cases.doses(WAVES, patient=p) for p in PATIENTS}

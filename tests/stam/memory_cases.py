@@ -5,12 +5,12 @@ import zlib
 
 import numpy as np
 
-from stam_jax.clinical_time import ClinicalTime
-from stam_jax.memory import Entry, Memory, Provenance
-from stam_jax.relations import Relation
-from stam_jax.store import Header
-from stam_jax.transitions import archive
-from stam_jax.update import Commit
+from stam_jax.graph.clinical_time import ClinicalTime
+from stam_jax.graph.memory import Entry, Memory, Provenance
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.transitions import archive
+from stam_jax.graph.update import Commit
+from stam_jax.storage.store import Header
 
 HEADER = Header("toy-encoder", "1", 8)
 

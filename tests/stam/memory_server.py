@@ -11,11 +11,11 @@ from service_cases import service  # noqa: E402
 store, options = sys.argv[1], json.loads(sys.argv[2])
 made = service(store, patient_id=options.get("patient_id"), listing=options.get("listing", False))
 if options.get("stdio"):
-    from stam_jax.mcp_face import face
+    from stam_jax.serve.mcp import face
 
     face(made).run("stdio")
 else:
-    from stam_jax import serve
+    from stam_jax.serve import http as serve
 
     key = options.get("key")
     limits = serve.Limits(**options.get("limits", {}))

@@ -7,13 +7,13 @@ from memory_cases import HEADER, commit, entry, memory
 
 from core_jax.records import RecordError
 from core_jax.synth.timelines import Timeline, TimelineConfig, generate
-from stam_jax.clinical_time import ClinicalTime
-from stam_jax.memory import Entry, Memory, Provenance
-from stam_jax.relations import Relation
-from stam_jax.state import State
-from stam_jax.store import Store
-from stam_jax.transitions import IllegalTransition, archive, prior
-from stam_jax.update import Commit, Update
+from stam_jax.graph.clinical_time import ClinicalTime
+from stam_jax.graph.memory import Entry, Memory, Provenance
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import IllegalTransition, archive, prior
+from stam_jax.graph.update import Commit, Update
+from stam_jax.storage.store import Store
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 

@@ -6,10 +6,10 @@ import os
 from writer_cases import SlotWriter
 
 from core_jax.embed import load_encoder
-from stam_jax.answer import ExtractiveReader
-from stam_jax.ingest import header_of
-from stam_jax.service import Service
-from stam_jax.store import Store
+from stam_jax.read.answer import ExtractiveReader
+from stam_jax.serve.service import Service
+from stam_jax.storage.store import Store
+from stam_jax.write.ingest import header_of
 
 CONCEPTS = ("metformin", "lisinopril", "warfarin", "penicillin", "inr")
 

@@ -7,10 +7,10 @@ import pathlib
 import random
 
 from stam_jax.config import WriteConfig
-from stam_jax.normalise import normalise
+from stam_jax.graph.state import State
+from stam_jax.graph.update import Commit, Update
 from stam_jax.readers.rendered import Rendered
-from stam_jax.state import State
-from stam_jax.update import Commit, Update
+from stam_jax.write.normalise import normalise
 
 _ORDER = ("subject_id,hadm_id,pharmacy_id,starttime,stoptime,drug_type,drug,dose_val_rx,dose_unit_rx,doses_per_24_hrs,"
           "route")

@@ -8,14 +8,14 @@ from memory_cases import entry, memory, vector
 
 from core_jax.engine.scripted import Scripted
 from core_jax.synth.timelines import TimelineConfig, generate
-from stam_jax import read
-from stam_jax.answer import NOT_IN_MEMORY, NOT_MENTIONED, ExtractiveReader, LanguageReader, Reader, messages
 from stam_jax.config import ReadConfig
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive, prior
+from stam_jax.graph.update import Commit, Update
 from stam_jax.metrics import token_f1
-from stam_jax.relations import Relation
-from stam_jax.state import State
-from stam_jax.transitions import archive, prior
-from stam_jax.update import Commit, Update
+from stam_jax.read import search as read
+from stam_jax.read.answer import NOT_IN_MEMORY, NOT_MENTIONED, ExtractiveReader, LanguageReader, Reader, messages
 
 ALL = ReadConfig(active=1000, history=1000, most=2000)
 

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from memory_cases import entry, memory
 from writer_cases import RandomWriter, SlotWriter
 
-from stam_jax import canonical
-from stam_jax.arbitrate import arbitrate, restates
-from stam_jax.candidates import Arrival, link_candidates, relations
 from stam_jax.config import RESTATEMENTS, WriteConfig
-from stam_jax.impact import impact
-from stam_jax.nearest import Vectors
-from stam_jax.normalise import normalise
-from stam_jax.relations import Relation
-from stam_jax.state import State
-from stam_jax.transitions import CHAIN_ENDS, archive
-from stam_jax.update import Commit, Update
-from stam_jax.writer import Affected, Extraction, Placement, UpdateAnswer, UpdateTask, Verdict
+from stam_jax.graph import canonical
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import CHAIN_ENDS, archive
+from stam_jax.graph.update import Commit, Update
+from stam_jax.write.arbitrate import arbitrate, restates
+from stam_jax.write.candidates import Arrival, link_candidates, relations
+from stam_jax.write.impact import impact
+from stam_jax.write.nearest import Vectors
+from stam_jax.write.normalise import normalise
+from stam_jax.write.writer import Affected, Extraction, Placement, UpdateAnswer, UpdateTask, Verdict
 
 CONFIG = WriteConfig()
 DOSE = dict(concept="metformin", attribute="dose", unit="mg")

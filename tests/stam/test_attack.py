@@ -17,16 +17,16 @@ from writer_cases import SlotWriter
 
 from core_jax.embed import HashEncoder
 from core_jax.records import RecordError
-from stam_jax import canonical
 from stam_jax.config import WriteConfig
-from stam_jax.ingest import header_of, ingest, reprocess
-from stam_jax.normalise import normalise, numbers
+from stam_jax.graph import canonical
+from stam_jax.graph.transitions import delete
+from stam_jax.graph.undo import UndoRefused
 from stam_jax.rules import RulesWriter
-from stam_jax.store import Store, StoreError
-from stam_jax.transitions import delete
-from stam_jax.undo import UndoRefused
-from stam_jax.verify import shard_of
-from stam_jax.writer import Draft, Extraction
+from stam_jax.storage.store import Store, StoreError
+from stam_jax.storage.verify import shard_of
+from stam_jax.write.ingest import header_of, ingest, reprocess
+from stam_jax.write.normalise import normalise, numbers
+from stam_jax.write.writer import Draft, Extraction
 
 HERE = pathlib.Path(__file__).resolve().parent
 ONE = "shard-00000-of-00001.sqlite"

@@ -11,10 +11,10 @@ from core_jax.embed import HashEncoder
 from stam_jax.baselines import endpoint, external, serving, slots
 from stam_jax.baselines.writers import MEASURED, AppendOnly, SameSlot
 from stam_jax.config import ReadConfig
-from stam_jax.memory import Entry
-from stam_jax.state import State
-from stam_jax.update import Commit, Update
-from stam_jax.writer import Affected, Draft, Extraction, LinkTask, UpdateTask
+from stam_jax.graph.memory import Entry
+from stam_jax.graph.state import State
+from stam_jax.graph.update import Commit, Update
+from stam_jax.write.writer import Affected, Draft, Extraction, LinkTask, UpdateTask
 
 
 class Reads:

@@ -8,12 +8,12 @@ import pytest
 
 from core_jax.embed import HashEncoder
 from core_jax.synth.timelines import TimelineConfig, generate
-from stam_jax.answer import ExtractiveReader
 from stam_jax.benchmarks import cascade, harness, planted
 from stam_jax.benchmarks import tables as T
 from stam_jax.benchmarks.scenarios import SCENARIOS, Expect, Scenario, crowd
 from stam_jax.config import WriteConfig
-from stam_jax.writer import Draft, Extraction, LinkAnswer, UpdateAnswer
+from stam_jax.read.answer import ExtractiveReader
+from stam_jax.write.writer import Draft, Extraction, LinkAnswer, UpdateAnswer
 
 ENCODER = HashEncoder(64)
 

@@ -8,7 +8,7 @@ import pytest
 
 from core_jax.records import RecordError
 from stam_jax.benchmarks import locomo as bench
-from stam_jax.memory import Memory, Provenance
+from stam_jax.graph.memory import Memory, Provenance
 from stam_jax.readers.locomo import read, samples, turns
 
 SAMPLE = {

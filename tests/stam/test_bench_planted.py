@@ -7,13 +7,13 @@ import pytest
 
 from core_jax.embed import HashEncoder
 from stam_jax import metrics
-from stam_jax.answer import ExtractiveReader
 from stam_jax.baselines.external import Line
 from stam_jax.benchmarks import harness, planted
 from stam_jax.benchmarks import tables as T
 from stam_jax.config import WriteConfig
-from stam_jax.packet import Packet
-from stam_jax.writer import Extraction
+from stam_jax.read.answer import ExtractiveReader
+from stam_jax.read.packet import Packet
+from stam_jax.write.writer import Extraction
 
 ENCODER = HashEncoder(64)
 

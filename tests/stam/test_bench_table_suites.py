@@ -7,11 +7,11 @@ import pytest
 from table_cases import folder
 
 from core_jax.embed import load_encoder
-from stam_jax.answer import ExtractiveReader
 from stam_jax.baselines.writers import SameSlot
 from stam_jax.benchmarks import table_suites
 from stam_jax.benchmarks import tables as T
-from stam_jax.writer import Extraction
+from stam_jax.read.answer import ExtractiveReader
+from stam_jax.write.writer import Extraction
 
 
 class _Nothing:

@@ -8,12 +8,12 @@ from arrival_cases import arrival, embedded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stam_jax import nearest as module
-from stam_jax.candidates import link_candidates, relations
 from stam_jax.config import WriteConfig
-from stam_jax.nearest import SCALE, Search, Vectors, cosines, nearest, whole
-from stam_jax.relations import DEFAULT
-from stam_jax.writer import Link, LinkAnswer, LinkTask
+from stam_jax.graph.relations import DEFAULT
+from stam_jax.write import nearest as module
+from stam_jax.write.candidates import link_candidates, relations
+from stam_jax.write.nearest import SCALE, Search, Vectors, cosines, nearest, whole
+from stam_jax.write.writer import Link, LinkAnswer, LinkTask
 
 DIM = 24
 

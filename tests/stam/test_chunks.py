@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stam_jax.chunks import chunks
+from stam_jax.write.chunks import chunks
 
 
 def words(text, spans):

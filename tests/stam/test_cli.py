@@ -102,7 +102,7 @@ def test_gate_and_deletion(capsys, tmp_path):
     answer = json.loads(run(capsys, "answer", "--store", store, "--patient", question["patient_id"], "--question", question["question"],
                             "--arm", "gate", "--gate", gate, *HASH))
     assert 0 <= answer["history_needed"] <= 1
-    from stam_jax.store import Store
+    from stam_jax.storage.store import Store
 
     labels = tmp_path / "labels.csv"
     with Store.open(store) as opened:

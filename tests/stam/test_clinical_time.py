@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_jax.records import RecordError
-from stam_jax.clinical_time import UNKNOWN, ClinicalTime, bounds, default, entry_date, later, resolve
+from stam_jax.graph.clinical_time import UNKNOWN, ClinicalTime, bounds, default, entry_date, later, resolve
 
 
 def at(start, end=None, planned=False):
@@ -150,7 +150,7 @@ def test_any_words_give_a_time(words, date):
 
 
 def test_nothing_depends_on_the_zone_of_the_machine(repository):
-    script = ("from stam_jax.clinical_time import *\n"
+    script = ("from stam_jax.graph.clinical_time import *\n"
               "print([resolve(w, entry_date(d)) for w in ('yesterday', 'last week', 'in 2 months', '')\n"
               " for d in ('2024-03-31T02:30:00', '2024-03-10T23:30:00-05:00', '2024-01-01')])\n")
     found = {

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_jax.records import RecordError
-from stam_jax import conformal as crc
-from stam_jax.conformal import Control, Scored
+from stam_jax.deletion import conformal as crc
+from stam_jax.deletion.conformal import Control, Scored
 
 SAFE, NEVER, UNSURE = crc.LABELS
 

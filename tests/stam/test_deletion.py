@@ -9,16 +9,18 @@ import pytest
 from memory_cases import HEADER, commit, entry, memory, vector
 
 from core_jax.records import RecordError
-from stam_jax import deletion, endurance, read
-from stam_jax.conformal import WARNING, Control, Scored
-from stam_jax.deletion import Calibration, StaleCalibration
-from stam_jax.endurance import CandidateRule, concept_type
-from stam_jax.relations import DEFAULT, Relation
-from stam_jax.scorer import Example, Scorer, examples, feature_names, split
-from stam_jax.state import State
-from stam_jax.store import StaleVersion, Store
-from stam_jax.transitions import archive, prior
-from stam_jax.update import Update
+from stam_jax.deletion import endurance
+from stam_jax.deletion import plan as deletion
+from stam_jax.deletion.conformal import WARNING, Control, Scored
+from stam_jax.deletion.endurance import CandidateRule, concept_type
+from stam_jax.deletion.plan import Calibration, StaleCalibration
+from stam_jax.deletion.scorer import Example, Scorer, examples, feature_names, split
+from stam_jax.graph.relations import DEFAULT, Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive, prior
+from stam_jax.graph.update import Update
+from stam_jax.read import search as read
+from stam_jax.storage.store import StaleVersion, Store
 
 RULE = CandidateRule()
 

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 import page_cases as cases
 import pytest
 
-from stam_jax import export
-from stam_jax.store import Store
+from stam_jax.read import export
+from stam_jax.storage.store import Store
 
 NS = "{http://graphml.graphdrawing.org/xmlns}"
 HOSTILE = cases.state_of(cases.hostile())

@@ -11,14 +11,15 @@ from memory_cases import commit, doses, entry, memory, vector
 
 from core_jax import stats
 from core_jax.records import RecordError
-from stam_jax import gate, read, replay
 from stam_jax.config import ReadConfig
-from stam_jax.gate import CUES, FEATURES, Gate
-from stam_jax.logistic import Logistic
-from stam_jax.replay import Replay, Served
-from stam_jax.state import State
-from stam_jax.threshold import best, macro_weights
-from stam_jax.update import Update
+from stam_jax.graph.state import State
+from stam_jax.graph.update import Update
+from stam_jax.history import gate, replay
+from stam_jax.history.gate import CUES, FEATURES, Gate
+from stam_jax.history.logistic import Logistic
+from stam_jax.history.replay import Replay, Served
+from stam_jax.history.threshold import best, macro_weights
+from stam_jax.read import search as read
 
 CONFIG = ReadConfig()
 

@@ -4,9 +4,9 @@ import dataclasses
 from arrival_cases import arrival
 
 from stam_jax.config import WriteConfig
-from stam_jax.impact import impact
-from stam_jax.relations import Relation
-from stam_jax.update import Commit, Update
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.update import Commit, Update
+from stam_jax.write.impact import impact
 
 
 def related(a, *edges):

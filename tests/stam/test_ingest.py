@@ -9,14 +9,14 @@ from memory_cases import entry
 from writer_cases import RandomWriter, SlotWriter, held
 
 from core_jax.embed import HashEncoder
-from stam_jax import canonical
-from stam_jax import ingest as module
 from stam_jax.config import WriteConfig
-from stam_jax.ingest import embedded_text, header_of, ingest, reprocess
-from stam_jax.memory import Entry
+from stam_jax.graph import canonical
+from stam_jax.graph.memory import Entry
 from stam_jax.rules import RulesWriter
-from stam_jax.store import Store
-from stam_jax.writer import Draft, Extraction, LinkAnswer, UpdateAnswer
+from stam_jax.storage.store import Store
+from stam_jax.write import ingest as module
+from stam_jax.write.ingest import embedded_text, header_of, ingest, reprocess
+from stam_jax.write.writer import Draft, Extraction, LinkAnswer, UpdateAnswer
 
 ENCODER = HashEncoder(48)
 

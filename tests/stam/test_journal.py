@@ -5,9 +5,10 @@ import json
 import pytest
 from memory_cases import doses
 
-from stam_jax import canonical, journal
-from stam_jax.state import State
-from stam_jax.update import Update
+from stam_jax.graph import canonical
+from stam_jax.graph.state import State
+from stam_jax.graph.update import Update
+from stam_jax.storage import journal
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from core_jax.engine.scripted import Scripted
 from core_jax.models.config import DecoderConfig
 from core_jax.models.cost import decode_flops, prefill_flops
 from core_jax.rope import Default
-from stam_jax import lines
-from stam_jax.language_writer import (
+from stam_jax.graph.relations import DEFAULT, Relation
+from stam_jax.language import lines
+from stam_jax.language.writer import (
     LanguageWriter,
     Usage,
     extract_messages,
@@ -21,8 +22,17 @@ from stam_jax.language_writer import (
     table,
     update_messages,
 )
-from stam_jax.relations import DEFAULT, Relation
-from stam_jax.writer import Affected, Extraction, Link, LinkAnswer, LinkTask, UpdateAnswer, UpdateTask, Verdict, Writer
+from stam_jax.write.writer import (
+    Affected,
+    Extraction,
+    Link,
+    LinkAnswer,
+    LinkTask,
+    UpdateAnswer,
+    UpdateTask,
+    Verdict,
+    Writer,
+)
 
 NOTE = entry("Stop warfarin.\nINR check no longer needed.", date="2024-05-02")
 OLD = entry("Start warfarin 5 mg nightly. INR check every 2 weeks. Penicillin: rash.", date="2024-01-10")

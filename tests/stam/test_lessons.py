@@ -9,11 +9,12 @@ import pytest
 from core_jax.engine.scripted import Scripted
 from core_jax.packaged import model_path
 from core_jax.synth.timelines import TimelineConfig, generate
-from stam_jax import clinical_time, lessons, lines
-from stam_jax.language_writer import STAGES, LanguageWriter
-from stam_jax.lessons import LessonConfig, cases
-from stam_jax.relations import DEFAULT
-from stam_jax.writer import Extraction, Link, LinkAnswer, UpdateAnswer
+from stam_jax.graph import clinical_time
+from stam_jax.graph.relations import DEFAULT
+from stam_jax.language import lessons, lines
+from stam_jax.language.lessons import LessonConfig, cases
+from stam_jax.language.writer import STAGES, LanguageWriter
+from stam_jax.write.writer import Extraction, Link, LinkAnswer, UpdateAnswer
 
 TIMELINES = tuple(generate(TimelineConfig(n=10, seed=12)))
 CONFIG = LessonConfig()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from core_jax.engine.grammar import Grammars
 from core_jax.recipe import BaseConfig, describe_base
-from stam_jax import lines
-from stam_jax.memory import EXPERIENCERS, KINDS, POLARITIES
-from stam_jax.writer import Draft, Placement, UpdateAnswer, Verdict
+from stam_jax.graph.memory import EXPERIENCERS, KINDS, POLARITIES
+from stam_jax.language import lines
+from stam_jax.write.writer import Draft, Placement, UpdateAnswer, Verdict
 
 CHANGE = Draft("Takes metformin.", 'now "850 mg" | twice daily', kind="STATE", concept="metformin",
                attribute="dose", value="850 mg bid", unit="mg")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from memory_cases import commit, entry, memory
 
 from core_jax.records import RecordError
-from stam_jax import canonical, relations
-from stam_jax.memory import PLACES, Entry, Memory, Provenance, canonical_text, memory_id
-from stam_jax.relations import Relation, RelationTable, RelationType
-from stam_jax.transitions import LEGAL, REASONS, IllegalTransition, Transition, archive, delete, prior, reinstate
-from stam_jax.update import Commit, Confirmation, Mark, Status, Update, from_body, to_body
+from stam_jax.graph import canonical, relations
+from stam_jax.graph.memory import PLACES, Entry, Memory, Provenance, canonical_text, memory_id
+from stam_jax.graph.relations import Relation, RelationTable, RelationType
+from stam_jax.graph.transitions import LEGAL, REASONS, IllegalTransition, Transition, archive, delete, prior, reinstate
+from stam_jax.graph.update import Commit, Confirmation, Mark, Status, Update, from_body, to_body
 
 E = entry("BP 140/90. Starts lisinopril 10 mg daily.")
 M = memory(E, "lisinopril 10 mg daily", concept="lisinopril", attribute="dose", value="10", unit="mg", start="2024-03",

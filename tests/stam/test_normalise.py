@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_cases import entry
 
-from stam_jax.chunks import chunks
-from stam_jax.clinical_time import ClinicalTime
 from stam_jax.config import WriteConfig
-from stam_jax.memory import Entry
-from stam_jax.normalise import normalise, stated, verified
-from stam_jax.writer import Draft, Extraction
+from stam_jax.graph.clinical_time import ClinicalTime
+from stam_jax.graph.memory import Entry
+from stam_jax.write.chunks import chunks
+from stam_jax.write.normalise import normalise, stated, verified
+from stam_jax.write.writer import Draft, Extraction
 
 CONFIG = WriteConfig()
 RAISED = "Metformin  was increased to 850 mg\ttwice daily"

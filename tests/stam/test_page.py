@@ -8,12 +8,12 @@ import headless
 import page_cases as cases
 import pytest
 
-from stam_jax.memory import Memory
+from stam_jax.graph.memory import Memory
+from stam_jax.graph.state import State
 from stam_jax.page import write_index, write_page
 from stam_jax.page.content import content
 from stam_jax.page.page import page_stem
-from stam_jax.state import State
-from stam_jax.store import Store
+from stam_jax.storage.store import Store
 
 BINARY = headless.find_chromium()
 chromium = pytest.mark.skipif(BINARY is None, reason="no chromium on PATH (set CHROMIUM to its path)")

@@ -10,13 +10,13 @@ from memory_cases import HEADER, commit, doses, entry, memory, vector
 
 from core_jax.records import RecordError
 from core_jax.synth.timelines import TimelineConfig, generate
-from stam_jax import read
 from stam_jax.config import ReadConfig
-from stam_jax.relations import Relation
-from stam_jax.state import State
-from stam_jax.store import Store
-from stam_jax.transitions import archive, delete, prior
-from stam_jax.update import Confirmation, Update
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive, delete, prior
+from stam_jax.graph.update import Confirmation, Update
+from stam_jax.read import search as read
+from stam_jax.storage.store import Store
 
 CONFIG = ReadConfig()
 

@@ -9,11 +9,11 @@ from table_cases import TABLES, folder, remembered
 
 from core_jax.readers.table import blocks, find
 from core_jax.records import RecordError
-from stam_jax.clinical_time import ClinicalTime
+from stam_jax.graph.clinical_time import ClinicalTime
 from stam_jax.readers import tables
 from stam_jax.readers.rendered import CHUNK, Line, Rendered, render, row_of
 from stam_jax.readers.table_sentences import SENTENCES, copy, parse, write
-from stam_jax.writer import Draft, Extraction
+from stam_jax.write.writer import Draft, Extraction
 
 
 def _by_source(path, **kw) -> dict[tuple[str, str], Rendered]:

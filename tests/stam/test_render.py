@@ -4,8 +4,8 @@ import dataclasses
 import pytest
 from memory_cases import entry, memory
 
-from stam_jax.packet import Item, Past
-from stam_jax.render import amount, in_order, label, line, render, said
+from stam_jax.read.packet import Item, Past
+from stam_jax.read.render import amount, in_order, label, line, render, said
 
 
 def item(text, *, start=None, place="ACTIVE", past=None, cosine=0.5, source=None, **fields) -> Item:

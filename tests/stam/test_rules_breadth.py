@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from stam_jax.clinical_time import resolve
-from stam_jax.memory import Entry, Memory, Provenance
+from stam_jax.graph.clinical_time import resolve
+from stam_jax.graph.memory import Entry, Memory, Provenance
 from stam_jax.rules import RulesWriter
-from stam_jax.writer import Affected, LinkTask, UpdateTask
+from stam_jax.write.writer import Affected, LinkTask, UpdateTask
 
 WRITER = RulesWriter()
 A, N, U, C = "AFFIRMED", "NEGATED", "UNCERTAIN", "CONDITIONAL"

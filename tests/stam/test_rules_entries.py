@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from stam_jax.clinical_time import resolve
-from stam_jax.memory import Entry
+from stam_jax.graph.clinical_time import resolve
+from stam_jax.graph.memory import Entry
 from stam_jax.rules import RulesWriter
 from stam_jax.rules.quantities import amounts, frequencies, intervals, spelled
 from stam_jax.rules.sentences import sentences

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 from stam_jax.rules import RulesWriter
 
 A, N, C, F = "AFFIRMED", "NEGATED", "CONDITIONAL", "FAMILY"
@@ -125,8 +125,8 @@ def _year(time: str | None) -> str | None:
 def held(tmp_path, *texts: tuple[str, str]) -> set[tuple]:
     """What holds of a patient after the entries, given as (date, text)."""
     from core_jax.embed import HashEncoder
-    from stam_jax.ingest import header_of, ingest
-    from stam_jax.store import Store
+    from stam_jax.storage.store import Store
+    from stam_jax.write.ingest import header_of, ingest
 
     encoder = HashEncoder(64)
     entries = [Entry.of("P", str(i), "clinic", text, date=date) for i, (date, text) in enumerate(texts)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from stam_jax.memory import Entry
+from stam_jax.graph.memory import Entry
 from stam_jax.rules import RulesWriter
 
 A, N, U, C = "AFFIRMED", "NEGATED", "UNCERTAIN", "CONDITIONAL"

@@ -5,11 +5,11 @@ import dataclasses
 
 import pytest
 
-from stam_jax.clinical_time import resolve
-from stam_jax.memory import Entry, Memory, Provenance
-from stam_jax.relations import Relation
+from stam_jax.graph.clinical_time import resolve
+from stam_jax.graph.memory import Entry, Memory, Provenance
+from stam_jax.graph.relations import Relation
 from stam_jax.rules import RulesWriter, names
-from stam_jax.writer import Affected, LinkTask, UpdateTask, Writer
+from stam_jax.write.writer import Affected, LinkTask, UpdateTask, Writer
 
 WRITER = RulesWriter()
 
@@ -142,10 +142,10 @@ def test_names():
 def test_a_plan_that_is_told_after_its_drugs_stop_does_not_hold(tmp_path):
     """The order of arrival does not matter: the older plan of a drug that was stopped since is past at once."""
     from core_jax.embed import HashEncoder
-    from stam_jax.ingest import header_of, ingest
-    from stam_jax.memory import Entry
+    from stam_jax.graph.memory import Entry
     from stam_jax.rules import RulesWriter
-    from stam_jax.store import Store
+    from stam_jax.storage.store import Store
+    from stam_jax.write.ingest import header_of, ingest
 
     texts = [("2020-01-05", "Warfarin 5 mg daily was started for atrial fibrillation."), ("2020-02-01", "Check INR every 2 weeks."),
              ("2020-06-01", "Warfarin was stopped.")]

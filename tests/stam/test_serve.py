@@ -16,8 +16,8 @@ import httpx2
 import jsonschema
 import pytest
 
-from stam_jax import serve
-from stam_jax.store import Store
+from stam_jax.serve import http as serve
+from stam_jax.storage.store import Store
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEY = "planted-key-0123456789"
@@ -266,7 +266,7 @@ def test_health_and_metrics(server):
 def test_every_field_of_the_table_is_an_argument_of_the_service():
     import inspect
 
-    from stam_jax.service import Service
+    from stam_jax.serve.service import Service
 
     for operation in serve.OPERATIONS:
         given = [p for p in inspect.signature(getattr(Service, operation.name)).parameters if p != "self"]

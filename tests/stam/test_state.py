@@ -5,12 +5,12 @@ import pytest
 from memory_cases import commit, doses, entry, memory
 
 from core_jax.records import RecordError
-from stam_jax import canonical, redaction, undo
-from stam_jax.memory import Provenance
-from stam_jax.relations import Relation
-from stam_jax.state import State, StateError
-from stam_jax.transitions import IllegalTransition, Transition, archive, delete, prior, reinstate
-from stam_jax.update import Confirmation, Mark, Redaction, Status, Update
+from stam_jax.graph import canonical, redaction, undo
+from stam_jax.graph.memory import Provenance
+from stam_jax.graph.relations import Relation
+from stam_jax.graph.state import State, StateError
+from stam_jax.graph.transitions import IllegalTransition, Transition, archive, delete, prior, reinstate
+from stam_jax.graph.update import Confirmation, Mark, Redaction, Status, Update
 
 
 def grown(*commits) -> State:

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_cases import HEADER, commit, entry, memory
 
-from stam_jax import canonical
-from stam_jax.memory import Provenance
-from stam_jax.relations import DEFAULT, Relation
-from stam_jax.state import State, StateError
-from stam_jax.store import Store
-from stam_jax.transitions import REASONS, IllegalTransition, Transition, archive, delete, prior, reinstate
-from stam_jax.undo import UndoRefused
-from stam_jax.update import Confirmation, Mark
+from stam_jax.graph import canonical
+from stam_jax.graph.memory import Provenance
+from stam_jax.graph.relations import DEFAULT, Relation
+from stam_jax.graph.state import State, StateError
+from stam_jax.graph.transitions import REASONS, IllegalTransition, Transition, archive, delete, prior, reinstate
+from stam_jax.graph.undo import UndoRefused
+from stam_jax.graph.update import Confirmation, Mark
+from stam_jax.storage.store import Store
 
 PATIENTS = ("1", "10")
 DATES = (None, "2023", "2024-02", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-01T22:00:00", "2025-12-31")

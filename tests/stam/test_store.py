@@ -13,15 +13,15 @@ import pytest
 from memory_cases import HEADER, commit, doses, entry, memory, vector
 
 from core_jax.records import RecordError
-from stam_jax import journal, rows
-from stam_jax.invariants import Violation
-from stam_jax.memory import Provenance
-from stam_jax.relations import Relation, RelationTable, RelationType
-from stam_jax.state import State, StateError
-from stam_jax.store import Header, InvariantError, StaleVersion, Store, StoreBusy, StoreError
-from stam_jax.transitions import IllegalTransition, archive, delete
-from stam_jax.undo import UndoRefused
-from stam_jax.update import Confirmation, Status, Update
+from stam_jax.graph.invariants import Violation
+from stam_jax.graph.memory import Provenance
+from stam_jax.graph.relations import Relation, RelationTable, RelationType
+from stam_jax.graph.state import State, StateError
+from stam_jax.graph.transitions import IllegalTransition, archive, delete
+from stam_jax.graph.undo import UndoRefused
+from stam_jax.graph.update import Confirmation, Status, Update
+from stam_jax.storage import journal, rows
+from stam_jax.storage.store import Header, InvariantError, StaleVersion, Store, StoreBusy, StoreError
 
 
 @pytest.fixture
@@ -435,7 +435,7 @@ def test_compaction_clears_what_others_left_in_free_pages(store, path):
 def test_an_erasure_that_was_killed_before_its_compaction_is_finished_at_the_next_open(path):
     with Store.open(path, encoder=HEADER) as store:
         _ward(store)
-    script = ("import os, sys\nfrom stam_jax.shard import Shard\nfrom stam_jax.store import Store\n"
+    script = ("import os, sys\nfrom stam_jax.storage.shard import Shard\nfrom stam_jax.storage.store import Store\n"
               "Shard.compact = lambda self: os.kill(os.getpid(), 9)\nStore.open(sys.argv[1]).erase('p1')\n")
     root = pathlib.Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=root,

@@ -5,10 +5,10 @@ import random
 import re
 import zlib
 
-from stam_jax.arbitrate import restates, same_slot
-from stam_jax.memory import Entry
-from stam_jax.relations import DEFAULT
-from stam_jax.writer import (
+from stam_jax.graph.memory import Entry
+from stam_jax.graph.relations import DEFAULT
+from stam_jax.write.arbitrate import restates, same_slot
+from stam_jax.write.writer import (
     PLACEMENTS,
     VERDICTS,
     Draft,

@@ -1,0 +1,1 @@
+"""What may be deleted, under a calibrated bound."""

@@ -1,0 +1,1 @@
+"""When HISTORY is served."""

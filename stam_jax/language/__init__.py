@@ -1,0 +1,1 @@
+"""Writers that are language models, and what they are taught with."""

@@ -1,0 +1,1 @@
+"""The read path: a question in, a packet and an answer out."""

@@ -1,0 +1,1 @@
+"""Memories on disk: SQLite shards, and the journal that everything follows from."""

@@ -1,0 +1,1 @@
+"""The write path: entries in, one commit a wave."""
