@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 
 CASES = {
-    "hash_100": {"patients": 100, "entries": 50, "encoder": "hash:384", "per_round": "100 patients, 50 entries each",
+    "hash_20": {"patients": 20, "entries": 50, "encoder": "hash:384", "per_round": "20 patients, 50 entries each",
                  "contenders": ["wave_64", "wave_8", "wave_1", "one_by_one"], "warmup": 1},
     "minilm_20": {"patients": 20, "entries": 50, "encoder": "minilm", "per_round": "20 patients, 50 entries each",
                   "contenders": ["wave_64", "wave_1", "one_by_one"], "warmup": 1},
@@ -41,7 +41,7 @@ def filled(case: dict, wave: int, alone: bool = False):
                     ingest(store, [entry], writer, encoder, wave=1)
             else:
                 ingest(store, asked, writer, encoder, wave=wave)
-            return np.array([int(store.state(p).sha256()[:8], 16) for p in store.patients()], np.float64)
+            return np.array([int(store.state(p).sha256[:8], 16) for p in store.patients()], np.float64)
 
     return run
 

@@ -1,0 +1,1 @@
+"""The suites of `stam bench`, and the files of others that they read."""
