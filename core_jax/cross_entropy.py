@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 BLOCK_TOKENS = 1024  # of all rows together; a block's logits take 4 V bytes a token
+SHORT_ROWS = 8  # blocks that a row has at least: in short rows too, what has no loss is passed over
 
 
 def cross_entropy(
@@ -32,7 +33,7 @@ def cross_entropy(
     """
     if rows is None:
         rows, ids = jnp.zeros((0, head.shape[1]), head.dtype), jnp.zeros((0,), jnp.int32)
-    block = min(hidden.shape[1], max(1, math.ceil(block_tokens / hidden.shape[0])))
+    block = max(1, math.ceil(min(hidden.shape[1] / SHORT_ROWS, block_tokens / hidden.shape[0])))
     return _loss((block, train_head), hidden, head, rows, ids, targets, weights)
 
 
@@ -75,7 +76,7 @@ def _sweep(how, hidden, head, rows, ids, targets, weights, *, gradient: bool):
         i, loss, dh, dtable, drows = carry
         h, y, w = (jax.lax.dynamic_slice_in_dim(x, i * block, block, 1) for x in (hidden, targets, weights))
         h, y, w = h.reshape(-1, d), y.reshape(-1), w.reshape(-1)
-        logits = _dot(h, table, 1)
+        logits = _logits(h, table)
         top = jnp.max(logits, axis=1, keepdims=True)
         parts = jnp.exp(logits - top)
         total = jnp.sum(parts, axis=1, keepdims=True)
@@ -103,6 +104,15 @@ def _sweep(how, hidden, head, rows, ids, targets, weights, *, gradient: bool):
     if ids.size and train_head:
         dhead = dhead.at[ids].set(0)
     return loss, (dh, dhead.astype(head.dtype), drows.astype(rows.dtype))
+
+
+def _logits(h: jax.Array, table: jax.Array) -> jax.Array:
+    """h [M, D] -> float32 [M, V]. With the table on the right XLA:CPU copies it transposed, block after block, which
+    takes as long as the product; the barrier keeps it on the left."""
+    def left(h, table):
+        return jax.lax.optimization_barrier(_dot(table, h, 1)).T
+
+    return jax.lax.platform_dependent(h.astype(table.dtype), table, cpu=left, default=lambda h, w: _dot(h, w, 1))
 
 
 def _dot(x: jax.Array, w: jax.Array, axis: int) -> jax.Array:

@@ -14,7 +14,8 @@ class WriteConfig:
 
     chunk_tokens: most tokens of a chunk. per_chunk: most memories kept of one. link_candidates: ACTIVE memories that a
     new one is compared with. similar: nearest memories in an impact set. related: graph neighbours in it. budget: most
-    memories in it (B). group: most new memories of one update call (G). retries: of a failed call. least_link: least
+    memories in it (B). group: most new memories of one update call (G). retries: of a failed call. answer_tokens: most tokens that a language
+    model extracts from a chunk with. least_link: least
     confidence of a stored relation. least_cosine: of a memory that likeness alone brings in. relations: False = the
     ablation without a graph. restatement: what the same value again does.
     """
@@ -27,13 +28,14 @@ class WriteConfig:
     budget: int = 12
     group: int = 16
     retries: int = 1
+    answer_tokens: int = 2048
     least_link: float = 0.5
     least_cosine: float = 0.3
     relations: bool = True
     restatement: str = "attach"
 
     def __post_init__(self):
-        for name in ("chunk_tokens", "per_chunk", "budget", "group"):
+        for name in ("chunk_tokens", "per_chunk", "budget", "group", "answer_tokens"):
             if getattr(self, name) < 1:
                 raise RecordError(f"got {getattr(self, name)}, expected at least 1", field=f"write.{name}")
         for name in ("link_candidates", "similar", "related", "retries"):
@@ -50,7 +52,10 @@ class WriteConfig:
 class ReadConfig:
     """Read path. active, history: memories searched for in each store. most: items of a packet. words:
     most words of a rendered packet, None = no limit; tokens: the same in the reader's tokens. labels: say beside a past
-    memory what followed it. spans: add the source's words. refill: ACTIVE packets are filled up to `most` (a control)."""
+    memory what followed it. spans: add the source's words. refill: ACTIVE packets are filled up to `most` (a control).
+    instruction: put before a question that is searched for, None = the prompt named "query" in the encoder's files, if
+    there is one. BGE's files name none; it was trained with "Represent this sentence for searching relevant passages: ".
+    """
 
     active: int = 60
     history: int = 60
@@ -60,6 +65,7 @@ class ReadConfig:
     labels: bool = True
     spans: bool = False
     refill: bool = False
+    instruction: str | None = None
 
     def __post_init__(self):
         for name in ("active", "history", "most", "words", "tokens"):

@@ -11,6 +11,7 @@ row are gathered and attended at once.
 from __future__ import annotations
 
 import math
+import os
 from typing import NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from jax.experimental.layout import Format, Layout
 from core_jax import axes as A
 from core_jax.mesh import Rules
 from core_jax.models.config import DecoderConfig
+from core_jax.models.cost import kv_bytes_per_token
 
 TILE = 64
 _MASKED = float(jnp.finfo(jnp.float32).min)
@@ -79,6 +81,19 @@ def new(
         return KV(jnp.zeros((*lead, config.head_dim, size), dtype), jnp.zeros((*lead, size, config.head_dim), dtype))
 
     return zeros() if placement == ANYWHERE else jax.jit(zeros, out_shardings=placement)()
+
+
+def check_room(config: DecoderConfig, tokens: int, dtype: str, mesh: jax.sharding.Mesh | None) -> None:
+    """Raises: ValueError: keys and values of so many tokens take more than all the memory there is."""
+    devices = jax.devices()[:1] if mesh is None else list(mesh.devices.flat)
+    if devices[0].platform == "cpu":
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        memory = sum((d.memory_stats() or {}).get("bytes_limit", 0) for d in devices) or None
+    wanted = tokens * kv_bytes_per_token(config, jnp.dtype(dtype).itemsize)
+    if memory is not None and wanted > memory:
+        raise ValueError(f"tokens: got room for {tokens}, whose keys and values take {wanted / 2**30:,.1f} GiB of the "
+                         f"{memory / 2**30:,.1f} GiB of memory here")
 
 
 def dtype_beside(table: jax.Array | np.ndarray) -> str:

@@ -154,6 +154,8 @@ class Engine:
             length = limits.tokens
             pages, width = -(-limits.tokens // limits.page), -(-limits.tokens // limits.page)
         self.config, self.tokenizer, self.model, self.limits, self.length = config, tokenizer, model, limits, length
+        self._kv_dtype = kv_dtype or cache.dtype_beside(params["embed"]["token"])
+        cache.check_room(config, pages * limits.page, self._kv_dtype, mesh_of(params))
         self.pool = PagePool(pages, limits.page)
         self._sizes = ladder(limits.rows)
         buckets = ladder(max(limits.chunk, limits.rows + 1))
@@ -162,7 +164,6 @@ class Engine:
         self._compute = Compute(config, adapters, limits.horizon, mesh_of(params))
         self._width, self._words = width, sample.words(config.vocab_size)
         self._params = decoder.unstack(params) if unroll else params
-        self._kv_dtype = kv_dtype or cache.dtype_beside(params["embed"]["token"])
         self._kv = self._new_kv()
         self._everything = np.full((1, self._words), 0xFFFFFFFF, np.uint32)
         self._turn = threading.Condition()  # guards all below, and who runs the steps

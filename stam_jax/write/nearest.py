@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 SCALE = 4000
-QUERIES, ROWS = 8, 64  # of one tile
-KEPT = (16, ROWS)  # of one tile's rows, the best: searches of a different k share one compilation
+QUERIES = 8  # of one tile
+ROWS = {64: 512, 1024: 64}  # rows of one tile -> tiles of one device call, at most; long records have the longer tiles
+KEPT = (16, 64)  # of one tile's rows, the best: searches of a different k share one compilation
 TILES = (8, 16, 32, 64, 128, 256, 512)  # of one device call, which is the only axis that varies
 
 
@@ -70,8 +71,8 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames="k")
 def _tiles(queries: jax.Array, wanted: jax.Array, rows: jax.Array, labels: jax.Array, *, k: int):
-    """queries: int16 [T, QUERIES, E]; wanted: int32 [T, QUERIES]; rows: int16 [T, ROWS, E]; labels: int32 [T, ROWS] ->
-    the k best of each query in its tile, (scores float32, places int32) [T, QUERIES, k]."""
+    """queries: int16 [T, QUERIES, E]; wanted: int32 [T, QUERIES]; rows: int16 [T, R, E]; labels: int32 [T, R] -> the k
+    best of each query in its tile, (scores float32, places int32) [T, QUERIES, k]."""
     q, x = queries.astype(jnp.float32), rows.astype(jnp.float32)
     scores = jnp.einsum("tqe,tse->tqs", q, x, precision=jax.lax.Precision.HIGHEST)
     scores = jnp.where(wanted[:, :, None] == labels[:, None, :], scores, -jnp.inf)
@@ -87,27 +88,41 @@ def nearest(searches: Sequence[Search], k: int) -> list[list[list[tuple[int, flo
     if k < 1:
         return out
     seen = [np.flatnonzero(s.labels >= 0) for s in searches]
-    tiles = [(i, q, r) for i, s in enumerate(searches)
-             for q in range(0, len(s.queries), QUERIES) for r in range(0, len(seen[i]), ROWS)]
-    kept = next(n for n in KEPT if n >= min(k, ROWS))
-    for first in range(0, len(tiles), TILES[-1]):
-        batch = tiles[first:first + TILES[-1]]
-        size, width = next(n for n in TILES if n >= len(batch)), searches[batch[0][0]].rows.shape[1]
-        queries, rows = np.zeros((size, QUERIES, width), np.int16), np.zeros((size, ROWS, width), np.int16)
-        wanted, labels = np.full((size, QUERIES), -2, np.int32), np.full((size, ROWS), -1, np.int32)
-        for t, (i, q, r) in enumerate(batch):
-            asking, looked = slice(q, q + QUERIES), seen[i][r:r + ROWS]
-            for to, source, at in ((queries, searches[i].queries, asking), (wanted, searches[i].wanted, asking),
-                                   (rows, searches[i].rows, looked), (labels, searches[i].labels, looked)):
-                part = source[at]
-                to[t, :len(part)] = part
-        scores, places = (np.asarray(x)[..., :k].tolist() for x in _tiles(queries, wanted, rows, labels, k=kept))
-        for t, (i, q, r) in enumerate(batch):
-            looked = seen[i][r:r + ROWS].tolist()
-            for j, found in enumerate(out[i][q:q + QUERIES]):
-                found += [(looked[place], score) for score, place in zip(scores[t][j], places[t][j]) if score > -np.inf]
-    for search in out:
-        for found in search:
-            found.sort(key=operator.itemgetter(1), reverse=True)  # stable: tiles came in the order of their rows
-            found[:] = [(row, score / SCALE ** 2) for row, score in found[:k]]
+    for size, most in ROWS.items():
+        mine = [i for i, rows in enumerate(seen) if (size == max(ROWS)) == (2 * len(rows) > max(ROWS))]
+        tiles = [_Tile(i, slice(q, q + QUERIES), seen[i][r:r + size]) for i in mine
+                 for q in range(0, len(searches[i].queries), QUERIES) for r in range(0, len(seen[i]), size)]
+        kept = next((n for n in KEPT if n >= min(k, size)), size)
+        found = [best for first in range(0, len(tiles), most)
+                 for best in _scored(searches, tiles[first:first + most], size, kept)]
+        asked = itertools.groupby(zip(tiles, found), key=lambda tile: (tile[0].search, tile[0].asking.start))
+        for (i, first), parts in asked:
+            scores, rows = (np.concatenate(x, axis=1) for x in zip(*(best for _, best in parts)))
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # tiles stand in the order of their rows
+            scores, rows = (np.take_along_axis(x, order, axis=1).tolist() for x in (scores, rows))
+            for j, own in enumerate(out[i][first:first + QUERIES]):
+                own += [(row, score / SCALE ** 2) for row, score in zip(rows[j], scores[j]) if score > -np.inf]
     return out
+
+
+class _Tile(NamedTuple):
+    """Queries of a search against some of its rows: looked, int [at most R]."""
+
+    search: int
+    asking: slice
+    looked: np.ndarray
+
+
+def _scored(searches: Sequence[Search], tiles: Sequence[_Tile], size: int, kept: int):
+    """Each tile's (scores, rows) [QUERIES, kept], the rows as its search counts them."""
+    count, width = next(n for n in TILES if n >= len(tiles)), searches[tiles[0].search].rows.shape[1]
+    queries, rows = np.zeros((count, QUERIES, width), np.int16), np.zeros((count, size, width), np.int16)
+    wanted, labels = np.full((count, QUERIES), -2, np.int32), np.full((count, size), -1, np.int32)
+    for t, (i, asking, looked) in enumerate(tiles):
+        for to, source, at in ((queries, searches[i].queries, asking), (wanted, searches[i].wanted, asking),
+                               (rows, searches[i].rows, looked), (labels, searches[i].labels, looked)):
+            part = source[at]
+            to[t, :len(part)] = part
+    scores, places = (np.asarray(x) for x in _tiles(queries, wanted, rows, labels, k=kept))
+    return [(own, tile.looked[np.minimum(place, len(tile.looked) - 1)])
+            for own, place, tile in zip(scores, places, tiles)]

@@ -115,6 +115,8 @@ def test_the_tokens_are_those_of_the_plain_loop(family, unroll, limits):
 def test_limits_and_a_vocabulary_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="tokens: got 100, expected room for one sequence of 192"):
         E.engine(tokens=100)
+    with pytest.raises(ValueError, match=r"tokens: got room for 100000000000, whose keys and values take [\d,.]+ GiB of the"):
+        E.engine(tokens=10**11)
     with pytest.raises(ValueError, match="page: got 0"):
         Limits(page=0)
     narrow = dataclasses.replace(E.config(), vocab_size=E.tokenizer().vocab_size - 1)

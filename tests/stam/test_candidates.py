@@ -62,6 +62,14 @@ def test_sums_are_exact_in_any_width(dim):
     assert (cosines(s.queries, s.rows) == s.queries.astype(np.int64) @ s.rows.astype(np.int64).T / SCALE ** 2).all()
 
 
+@pytest.mark.parametrize("rows", [512, 513, 1500, 2600])
+def test_long_records_have_longer_tiles_and_the_same_answer(rows):
+    rng = np.random.default_rng(rows)
+    long, short = search(rng, 9, rows), search(rng, 3, 70)
+    for k in (1, 12, 64, 100):
+        assert nearest([short, long, short], k) == [by_numpy(s, k) for s in (short, long, short)]
+
+
 def test_rounding_moves_a_cosine_by_little():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 384))
