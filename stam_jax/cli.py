@@ -45,6 +45,11 @@ Killed? Run it again: entries that were committed are left as they are.""",
     "revert": """examples:
   stam revert --store memory/ --patient P1 --seq 7             # takes back update 7, keeps both in the journal
   stam revert --store memory/ --patient P1 --seq 7 --cascade   # and what was built on it""",
+    "reinstate": """example:
+  stam reinstate --store memory/ --patient P1 --memory mABCDEFGHIJKLMNOP --why 'another drug was stopped'""",
+    "metrics": """examples:
+  stam metrics --store memory/                                 # counts by place, reason and type, ages, sizes
+  stam metrics --store memory/ --patient P1""",
     "erase": """examples:
   stam erase --store memory/ --patient P1 --memory mABCDEFGHIJKLMNOP --yes
   stam erase --store memory/ --patient P1 --yes                # the whole patient; no text of it stays on disk""",
@@ -53,12 +58,15 @@ Killed? Run it again: entries that were committed are left as they are.""",
   stam export --store memory/ --patient P1 --as graphml --out P1.graphml      # or dot""",
     "gate": """examples:
   stam gate replay --store memory/ --questions questions.jsonl --out replay.jsonl
+  stam gate report --replay replay.jsonl --cues --model qwen3-4b     # cross-fitted over patients, by price of a prompt
   stam gate fit --replay replay.jsonl --out gate.json --lambda 0.05
-  stam gate report --replay replay.jsonl --gate gate.json""",
+  stam gate report --replay others.jsonl --gate gate.json            # as it stands, on patients it has not seen""",
     "delete": """examples:
   stam delete calibrate --store memory/ --labels labels.csv --alpha 0.01 --out calibration.json
+  stam delete calibrate --store memory/ --labels labels.csv --unit patient --out calibration.json  # many patients
   stam delete plan --store memory/ --calibration calibration.json             # what would go; changes nothing
-  stam delete apply --store memory/ --calibration calibration.json --id <id that calibrate printed>""",
+  stam delete apply --store memory/ --calibration calibration.json --id <id that calibrate printed>
+  stam delete label --store memory/ --timelines planted/timelines.jsonl --out labels.csv           # planted patients""",
     "planted": """example:
   stam planted --out planted/ --patients 20                    # timelines.jsonl with gold, and questions.jsonl
   stam ingest --store memory/ --format planted --input planted/timelines.jsonl""",
@@ -66,13 +74,17 @@ Killed? Run it again: entries that were committed are left as they are.""",
   stam lessons write --out lessons/                            # extract.jsonl, link.jsonl, update.jsonl; _val and _test beside them
   python launch/run.py --config=configs/stam_writer.py --set=data.train=lessons/link.jsonl --set=data.val=lessons/link_val.jsonl --out=runs/link
   stam lessons score --writer rules --most 200                 # on the test part
-  stam lessons score --writer smollm2 --adapters adapters/ --most 50""",
+  stam lessons score --writer smollm2 --adapters adapters/ --stage link --most 50""",
     "bench": """examples:
   stam bench --out bench/                                      # every suite that finds its data, with the rules writer
-  stam bench --suite planted,cascade --patients 50 --out bench/""",
+  stam bench --suite planted,cascade --patients 50 --out bench/
+  stam bench --suite memory_bench --input MedMemoryBench/ --noise --reader smollm2 --judge openai:name --out bench/
+  stam bench --suite locomo --input locomo10.json --out bench/
+  stam bench --suite clinical_bench --input clinicalbench/ --judge openai:name --out bench/""",
     "serve": """examples:
   stam serve --store memory/                                   # http://127.0.0.1:8010/docs
-  stam serve --store memory/ --host 0.0.0.0 --key-env STAM_KEY""",
+  stam serve --store memory/ --host 0.0.0.0 --key-env STAM_KEY
+  stam serve --store memory/ --gate gate.json                  # serves past memories where the gate expects that they matter""",
     "mcp": """example:
   stam mcp --store memory/ --patient P1                        # over stdio, for an agent that looks after P1""",
 }
@@ -113,6 +125,10 @@ def parser() -> argparse.ArgumentParser:
     def reader(p: argparse.ArgumentParser) -> None:
         p.add_argument("--reader", default="extractive", metavar="READER", help="what answers: extractive (no model), or a model as for --writer "
                        "(default extractive)")
+
+    def by_gate(p: argparse.ArgumentParser) -> None:
+        p.add_argument("--gate", metavar="FILE",
+                       help="gate written by `stam gate fit`: answers that name no arm are served by it")
 
     def as_of(p: argparse.ArgumentParser) -> None:
         group = p.add_mutually_exclusive_group()
@@ -168,6 +184,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seq", type=int, required=True, metavar="N", help="the update")
     p.add_argument("--cascade", action="store_true", help="take back later updates that build on it too")
 
+    p = add("reinstate", "say that a memory in history, archived wrongly, holds after all")
+    p.add_argument("--memory", required=True, metavar="MID")
+    p.add_argument("--why", required=True, metavar="TEXT", help="the reason; it stays with the memory, and is erased with it")
+
+    add("metrics", "what a memory consists of: counts by place, reason and type, ages, sizes", patient=False)
+
     p = add("erase", "delete at a user's request, and leave no text of it on disk")
     p.add_argument("--memory", action="append", metavar="MID", help="this memory (may be repeated); without it the whole patient")
     p.add_argument("--yes", action="store_true", help="do it; without this flag it only says what would go")
@@ -181,19 +203,39 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--store", metavar="STORE", help="replay: folder of the memory")
     p.add_argument("--questions", metavar="FILE", help="replay: JSON Lines of patient_id, question, answers, type")
     p.add_argument("--reader", default="extractive", metavar="READER", help="replay: extractive, or a model (default extractive)")
+    p.add_argument("--judged", action="store_true", help="replay: score answers right or wrong instead of by token F1")
     p.add_argument("--replay", metavar="FILE", help="fit, report: what `stam gate replay` wrote")
-    p.add_argument("--gate", metavar="FILE", help="report: what `stam gate fit` wrote")
-    p.add_argument("--lambda", dest="lambda_", type=float, default=0.05, metavar="X", help="fit: what a prompt token costs (default 0.05)")
+    p.add_argument("--gate", metavar="FILE", help="report: score this gate, of `stam gate fit`, as it stands")
+    p.add_argument("--lambda", dest="lambda_", type=float, default=0.05, metavar="X",
+                   help="fit: what a prompt costs, in shares of the full one (default 0.05)")
+    p.add_argument("--cues", action="store_true",
+                   help="fit: also look at words of the question; report: show that gate too")
+    p.add_argument("--macro", action="store_true", help="fit, report: score = mean over types of question")
+    p.add_argument("--model", metavar="NAME", help="fit, report: count a prompt's cost in prefill operations of this "
+                   "model, such as qwen3-4b (default: in tokens)")
     out(p, "replay, fit: the file written", required=False)
 
     p = add("delete", "delete what is safe to forget, under a calibrated bound", patient=None)
-    p.add_argument("action", choices=["calibrate", "plan", "apply"])
+    p.add_argument("action", choices=["calibrate", "plan", "apply", "label"])
     p.add_argument("--labels", metavar="FILE.csv", help="calibrate: patient_id,mid,label (safe-to-forget, never-forget, uncertain)")
     p.add_argument("--alpha", type=float, default=0.01, help="calibrate: bound on the mean loss over concept types (default 0.01)")
     p.add_argument("--loss", default="strict", choices=["strict", "any", "weighted"], help="calibrate: loss of a concept type (default strict)")
+    p.add_argument("--uncertain", type=float, default=0.5, metavar="W",
+                   help="calibrate: what an uncertain memory weighs in --loss weighted (default 0.5)")
+    p.add_argument("--unit", default="type", choices=["type", "patient"], help="calibrate: the bound's unit: a concept "
+                   "type over all patients, or a concept type of one patient, where whole patients calibrate (default type)")
+    p.add_argument("--nonempty", action="store_true", help="calibrate: only units that hold something protected, so "
+                   "that the others do not dilute the mean")
+    p.add_argument("--groups", action="store_true",
+                   help="calibrate: a threshold for each kind of slot, from its own units")
+    p.add_argument("--age", type=int, default=1, metavar="N",
+                   help="calibrate: updates since a memory was archived before it may go (default 1)")
+    p.add_argument("--patient", action="append", metavar="ID", help="plan, apply: only this patient (may be repeated; default all)")
+    p.add_argument("--timelines", metavar="FILE",
+                   help="label: timelines.jsonl of `stam planted`, from which the store was made")
     p.add_argument("--calibration", metavar="FILE", help="plan, apply: what calibrate wrote")
     p.add_argument("--id", metavar="ID", help="apply: the calibration's id")
-    out(p, "calibrate: the file written", required=False)
+    out(p, "calibrate, label: the file written", required=False)
 
     p = add("planted", "synthetic patients as dated entries, with gold and questions", store=False, patient=None)
     p.add_argument("--patients", type=int, default=20, help="patients (default 20)")
@@ -207,17 +249,34 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seed", type=int, default=0, help="of the patients (default 0)")
     p.add_argument("--fold", type=int, metavar="N", help="0 to 4: this patient-disjoint fold is the test part (default: the timelines' own split)")
     p.add_argument("--most", type=int, metavar="N", help="write: rows of a file; score: cases of a stage (default: all)")
+    p.add_argument("--words", type=int, default=120, metavar="N", help="words of a chunk, about (default 120); few make short rows, for small models")
+    p.add_argument("--candidates", type=int, default=6, metavar="N", help="memories that a new one is compared with (default 6)")
+    p.add_argument("--stage", default="all", choices=["all", "extract", "link", "update"], help="score: this stage alone (default all)")
     writer(p)
     out(p, "write: folder of the JSON Lines files that launch/run.py reads", required=False)
 
-    p = add("bench", "suites with tables: planted timelines, cascades, clinosim, MIMIC-QA, EHRSQL", store=False, patient=None)
-    p.add_argument("--suite", default="all", metavar="NAMES", help="all, or names with commas: planted, cascade, clinosim, mimic_qa, ehrsql (default all)")
+    p = add("bench", "suites with tables: planted timelines, cascades, the gate, deletion, clinosim, MIMIC-QA, EHRSQL, "
+            "your copy of a benchmark", store=False, patient=None)
+    p.add_argument("--suite", default="all", metavar="NAMES", help="all, or names with commas: planted, cascade, gate, "
+                   "deletion, clinosim, mimic_qa, ehrsql; and on --input: memory_bench, locomo, clinical_bench (default all)")
+    p.add_argument("--input", action="append", metavar="PATH", help="your copy of a benchmark (may be repeated): "
+                   "memory_bench: folder of persona_<n>/eval/; locomo: .json file of samples; clinical_bench: folder with "
+                   "questions.jsonl and patients.jsonl or records/")
+    p.add_argument("--judge", metavar="JUDGE", help="suites on --input: the model that judges answers, named as for "
+                   "--writer (default none: only what needs no judge is scored, and by rules where they can)")
+    p.add_argument("--noise", action="store_true", help="memory_bench: tell the distractor sessions too")
+    p.add_argument("--language", choices=["en", "zh"], help="memory_bench: of the sessions (default en)")
     p.add_argument("--patients", type=int, default=60, help="planted patients (default 60)")
     p.add_argument("--seed", type=int, default=0, help="of the patients and of resampling (default 0)")
     p.add_argument("--wording", default="heldout", choices=["train", "heldout"], help="words of the planted timelines (default heldout)")
-    p.add_argument("--system", choices=["mem0"], help="planted: also ask this memory system, on a dozen patients (extra mem0); the writer and the "
-                   "encoder stand in for its models")
+    p.add_argument("--system", metavar="NAME", help="planted: also ask this memory system, on a dozen patients: mem0, amem, memos, or "
+                   "MODULE:FACTORY of an adapter; the writer and the encoder stand in for its models (extra serve)")
+    p.add_argument("--system-python", metavar="PYTHON", help="the interpreter in which it is installed (default: this one)")
     p.add_argument("--data", metavar="DIR", help="folder with mimic_iv_demo/, ehrsql2024/, clinosim/ (default: $EHR_DATA_DIR)")
+    p.add_argument("--all-questions", action="store_true", help="mimic_qa, ehrsql: tell every write path all patients and ask it all 2,000 questions, "
+                   "not the 400 of the test patients alone (STAM is always asked all)")
+    p.add_argument("--window", type=int, default=32768, metavar="N", help="mimic_qa, suites on --input: most tokens of a whole record before a model "
+                   "(default 32768); older ones are cut off, and such questions are counted")
     p.add_argument("--table-encoder", default="hash:256", metavar="NAME", help="encoder of the suites on tables (default hash:256, which hashes "
                    "words; MiniLM is slow on their 31,000 statements)")
     writer(p)
@@ -230,10 +289,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--key-env", metavar="NAME", help="environment variable with the key that callers must send")
     p.add_argument("--patient-list", action="store_true", help="let callers ask for the ids of all patients")
     p.add_argument("--agents", action="store_true", help="serve the MCP tools at /mcp too (extra mcp)")
+    by_gate(p)
     reader(p)
     writer(p)
 
     p = add("mcp", "the memory as tools of an agent, over stdio; with --patient the agent reaches this patient only", patient=False)
+    by_gate(p)
     reader(p)
     writer(p)
     return top

@@ -35,7 +35,8 @@ def run(out: str, patients: str | None, most: int, encoder: Encoder, config: Con
         report = ingest(store, entries, RulesWriter(), encoder, config.write, progress=progress)
         reader, rows = ExtractiveReader(names), []
         asked = [(t.patient_id, q) for t in timelines for q in t.questions]
-        for (patient_id, question), vector in zip(asked, read.encode_query(encoder, [q.text for _, q in asked])):
+        queries = read.encode_query(encoder, [q.text for _, q in asked], config.read.instruction)
+        for (patient_id, question), vector in zip(asked, queries):
             found = read.search(*read.snapshot(store, patient_id), vector, config.read)
             answer = reader.answer([question.text], [read.packet(found, "BOTH", config.read, reader.count)])[0]
             rows.append((patient_id, question, answer, token_f1(answer.text, question.answers)))

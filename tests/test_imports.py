@@ -40,7 +40,7 @@ JAX_FREE = [
     "stam_jax.write.normalise", "stam_jax.write.chunks", "stam_jax.write.arbitrate", "stam_jax.rules", "stam_jax.language.lines", "stam_jax.language.writer",
     "stam_jax.language.lessons", "stam_jax.read.search", "stam_jax.read.answer", "stam_jax.history.gate", "stam_jax.deletion.conformal", "stam_jax.deletion.plan", "stam_jax.page.page",
     "stam_jax.read.export", "stam_jax.serve.service", "stam_jax.serve.http", "stam_jax.read.listing", "stam_jax.cli", "stam_jax.readers.tables",
-    "stam_jax.readers.neutral", "stam_jax.readers.chat", "stam_jax.readers.locomo", "stam_jax.readers.memory_bench", "core_jax.command",
+    "stam_jax.readers.neutral", "stam_jax.readers.chat", "stam_jax.readers.locomo", "stam_jax.readers.memory_bench", "core_jax.command", "stam_jax.write.turns", "stam_jax.read.census",
 ]
 
 

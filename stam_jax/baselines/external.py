@@ -1,4 +1,4 @@
-"""Other memory systems behind one protocol, each through its own package.
+"""Other memory systems behind one protocol, each through its own package and in its own interpreter.
 
 A system is given whole entries, in the order of arrival, and asked for the lines that it would serve. What it refuses
 or loses is counted, never passed over (`lost`). Nothing here is imported by the rest of the project, and no package is
@@ -7,11 +7,15 @@ needed to import this module.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import subprocess
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from stam_jax.baselines import installed
 from stam_jax.graph.memory import Entry
 
 
@@ -25,10 +29,14 @@ class Line:
 
 
 class MemorySystem(Protocol):
-    """name: with the version of its package. lost: reason -> entries that it did not take in."""
+    """name: with the version of its package. lost: what it failed at, and how -> how often (`add: KeyError`).
+
+    asked: what it asked of its language model: `calls`, `words read`, `words said`.
+    """
 
     name: str
     lost: Counter[str]
+    asked: Counter[str]
 
     def add(self, entry: Entry) -> int:
         """Take an entry in; how many memories it says came of it."""
@@ -41,89 +49,72 @@ class MemorySystem(Protocol):
     def close(self) -> None: ...
 
 
-class Mem0:
-    """Mem0 (package `mem0ai`, version 2), one user a patient, in a local vector store.
+class Installed:
+    """A system in the interpreter `python` (`installed.py`), for as long as this object is open.
 
-    base_url: an OpenAI-compatible endpoint for its language model and its embeddings, e.g. `launch/serve.py`'s.
-    dim: of the embeddings. Its telemetry is switched off before it is imported; it keeps its files in `folder`.
-
-    Mem0 2 only adds: what a later entry contradicts stays beside it.
-    Raises: ImportError: the package is not installed; ValueError: OPENROUTER_API_KEY is set, for which Mem0 would send
-        the entries to another endpoint than `base_url`.
+    system: one of `installed.SYSTEMS`, or MODULE:FACTORY of an adapter of one's own.
+    Raises: ValueError: no such system or interpreter, or it cannot be opened there; its process ended.
     """
 
-    def __init__(self, base_url: str, folder: str, *, model: str, embedding_model: str, dim: int, key: str = "none"):
-        if os.environ.get("OPENROUTER_API_KEY"):
-            raise ValueError("OPENROUTER_API_KEY is set: Mem0 would send the entries there; unset it")
-        os.environ["MEM0_TELEMETRY"] = "False"
-        os.environ["MEM0_DIR"] = os.fspath(folder)
-        from mem0 import Memory
-        from mem0 import __version__ as version
-
-        self.name, self.lost = f"mem0 {version}", Counter()
-        where = {"openai_base_url": base_url, "api_key": key}
-        self._memory = Memory.from_config({
-            "llm": {"provider": "openai", "config": {"model": model, "temperature": 0.0, "max_tokens": 4096, **where}},
-            "embedder": {"provider": "openai", "config": {"model": embedding_model, "embedding_dims": dim, **where}},
-            "vector_store": {"provider": "qdrant", "config": {
-                "path": os.path.join(folder, "qdrant"), "embedding_model_dims": dim, "collection_name": "stam",
-                "on_disk": True}},
-            "history_db_path": os.path.join(folder, "history.sqlite"),
-        })
+    def __init__(self, system: str, python: str, site: installed.Site, asked: Counter[str]):
+        if system not in installed.SYSTEMS and not all(system.partition(":")):
+            raise ValueError(f"--system {system}: expected {', '.join(installed.SYSTEMS)} or MODULE:FACTORY")
+        self.lost, self.asked = Counter(), asked
+        self._system, self._told = system, tempfile.TemporaryFile()
+        command = [python, installed.__file__, system, json.dumps(dataclasses.asdict(site))]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._told,
+                                             text=True, encoding="utf-8")
+        except OSError as e:
+            self._told.close()
+            raise ValueError(f"--system-python {python}: {os.strerror(e.errno)}") from None
+        try:
+            opened = self._answer()
+            if "error" in opened:
+                raise ValueError(f"--system {system}: {opened['error']}")
+        except ValueError:
+            self.close()
+            raise
+        self.name: str = opened["name"]
 
     def add(self, entry: Entry) -> int:
-        said = [{"role": "user", "content": entry.text}]
-        about = {"entry_key": entry.entry_key} | ({"date": entry.date} if entry.date else {})
-        try:
-            got = self._memory.add(said, user_id=entry.patient_id, metadata=about)
-        except Exception as e:  # whatever a package of others raises is a lost entry, and counted
-            self.lost[type(e).__name__] += 1
-            return 0
-        return len(got["results"])
+        said = {name: getattr(entry, name) for name in ("patient_id", "entry_key", "date", "text")}
+        return self._ask("add", {"entry": said}).get("made", 0)
 
     def search(self, patient_id: str, question: str, most: int) -> list[Line]:
-        got = self._memory.search(question, top_k=most, filters={"user_id": patient_id}, threshold=0.0)
-        return [Line(r["memory"], _about(r).get("date"), _about(r).get("entry_key")) for r in got["results"]]
+        got = self._ask("search", {"patient_id": patient_id, "question": question, "most": most})
+        return [Line(line["text"], line.get("date"), line.get("entry_key")) for line in got.get("lines", [])][:most]
 
     def close(self) -> None:
-        self._memory.close()
-
-
-def _about(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    return result.get("metadata") or {}
-
-
-class PerPatient:
-    """Any system that keeps one memory: one instance a patient, so that nothing can leak between them.
-
-    make: patient_id -> an instance with files and collections of its own. add: (instance, entry) -> memories made.
-    search: (instance, question, most) -> lines.
-    """
-
-    def __init__(self, name: str, make: Callable[[str], Any], add: Callable[[Any, Entry], int],
-                 search: Callable[[Any, str, int], list[Line]]):
-        self.name, self.lost = name, Counter()
-        self._make, self._add, self._search = make, add, search
-        self._own: dict[str, Any] = {}
-
-    def add(self, entry: Entry) -> int:
+        """Ends the process; one that does not end by itself within ten seconds is ended."""
+        if self._told.closed:
+            return
         try:
-            if entry.patient_id not in self._own:
-                self._own[entry.patient_id] = self._make(entry.patient_id)
-            return self._add(self._own[entry.patient_id], entry)
-        except Exception as e:  # as above
-            self.lost[type(e).__name__] += 1
-            return 0
+            self._process.communicate(timeout=10)
+        except (subprocess.TimeoutExpired, OSError):
+            self._process.kill()
+            self._process.communicate()
+        finally:
+            self._told.close()
 
-    def search(self, patient_id: str, question: str, most: int) -> list[Line]:
-        own = self._own.get(patient_id)
-        return [] if own is None else self._search(own, question, most)[:most]
+    def _ask(self, what: str, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended; the answer says so
+        got = self._answer()
+        if "error" in got:
+            self.lost[f"{what}: {got['error']}"] += 1
+        return got
 
-    def close(self) -> None:
-        for own in self._own.values():
-            if callable(close := getattr(own, "close", None)):
-                close()
-        self._own.clear()
+    def _answer(self) -> dict[str, Any]:
+        if line := self._process.stdout.readline():
+            return json.loads(line)
+        self._process.wait()
+        self._told.seek(0)
+        last = self._told.read().decode("utf-8", "replace").strip().rpartition("\n")[2] or "it said nothing"
+        raise ValueError(f"--system {self._system}: its process ended ({self._process.returncode}): {last}")
 
 
 def fill(system: MemorySystem, entries: Sequence[Entry]) -> Counter[str]:

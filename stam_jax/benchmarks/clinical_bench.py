@@ -1,20 +1,25 @@
 """ClinicalBench-shaped questions and scores: nine assertion-sensitive categories, a judge's 0, 0.5 or 1.
 
 Its notes are credentialed and its references were found defective in 56 % of cases by physicians, so figures on it are
-soft. Correct means a score of 1 here; the half points are a sensitivity, reported beside.
+soft. compat: right means a judge's score of 1; the half points are a sensitivity, reported beside. strict: the judge's
+1, unless the answer has another number instead of the reference's, or says yes where it says no. Without a judge compat
+has no score, and strict is a rule that also asks for the reference's numbers and most of its words.
 """
 from __future__ import annotations
 
 import csv
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from core_jax.records import RecordError, read_jsonl
-from core_jax.stats import McNemar, mcnemar
-from stam_jax.metrics import TypeScores, type_scores
+from stam_jax.benchmarks.judge import Judge, Mark, assertion_prompt
+from stam_jax.benchmarks.memory_bench import abstains, other_number, rule_state
 
 SCORES = (0.0, 0.5, 1.0)
+_SIDE = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ def questions(path: str | os.PathLike) -> Iterator[Question]:
 
 
 def scores(path: str | os.PathLike) -> dict[str, dict[str, float]]:
-    """condition -> question_id -> score, of a CSV file with these columns (others are not read).
+    """condition -> question_id -> score, of a CSV file with the columns question_id, condition and judge_score (or
+    score); others are not read.
 
     Raises: RecordError with file, line and field: a missing column, a score other than 0, 0.5 or 1, a pair twice.
     """
@@ -60,17 +66,18 @@ def scores(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as f:
             rows = csv.DictReader(f)
-            for name in ("question_id", "condition", "score"):
+            column = "score" if "score" in (rows.fieldnames or ()) else "judge_score"
+            for name in ("question_id", "condition", column):
                 if name not in (rows.fieldnames or ()):
                     raise RecordError("missing column", file=path, line=1, field=name)
             for row in rows:
                 try:
-                    value = float(row["score"])
+                    value = float(row[column])
                 except (TypeError, ValueError):
                     value = -1.0
                 if value not in SCORES:
-                    raise RecordError(f"got {row['score']!r:.60}, expected 0, 0.5 or 1", file=path, line=rows.line_num,
-                                      field="score")
+                    raise RecordError(f"got {row[column]!r:.60}, expected 0, 0.5 or 1", file=path, line=rows.line_num,
+                                      field=column)
                 of = out.setdefault(row["condition"], {})
                 if row["question_id"] in of:
                     raise RecordError(f"question {row['question_id']!r} stands twice for {row['condition']!r}",
@@ -83,20 +90,38 @@ def scores(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     return out
 
 
-def summarise(asked: Sequence[Question], got: Mapping[str, float], *, half: bool = False) -> TypeScores:
-    """Accuracy by category, over all questions; half: a half point counts as one half instead of nothing.
+def marks(asked: Sequence[Question], answers: Sequence[str], judge: Judge | None = None) -> list[Mark]:
+    """Both scores of each answer. A verdict without a score of 0, 0.5 or 1 counts as 0, and so does an empty answer, of
+    which no judge is asked."""
+    said = [i for i, a in enumerate(answers) if a.strip()] if judge is not None else []
+    verdicts = dict(zip(said, judge([assertion_prompt(asked[i].text, asked[i].category, asked[i].answer, answers[i])
+                                     for i in said]))) if said else {}
+    out = []
+    for i, (question, answer) in enumerate(zip(asked, answers, strict=True)):
+        if judge is None:
+            out.append(Mark("rule", None, float(rule(answer, question.answer))))
+        else:
+            points = _points(verdicts.get(i, {}))
+            right = points == 1.0
+            out.append(Mark("judge", float(right), float(right and not contradicts(answer, question.answer)), points))
+    return out
 
-    Raises: LookupError: a question without a score.
-    """
-    if missing := [q.question_id for q in asked if q.question_id not in got]:
-        raise LookupError(f"{len(missing)} questions without a score, {missing[0]!r} the first")
-    return type_scores([got[q.question_id] if half else float(got[q.question_id] == 1.0) for q in asked],
-                       [q.category for q in asked])
+
+def _points(verdict: Mapping[str, Any]) -> float:
+    score = verdict.get("score")
+    return float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) and score in SCORES else 0.0
 
 
-def compare(first: Mapping[str, float], second: Mapping[str, float]) -> McNemar:
-    """Exact McNemar on the questions of both, in the order of their ids. Raises: ValueError: different questions."""
-    if first.keys() != second.keys():
-        raise ValueError(f"got scores of {len(first)} and {len(second)} questions, expected the same questions")
-    order = sorted(first)
-    return mcnemar([int(first[q] == 1.0) for q in order], [int(second[q] == 1.0) for q in order])
+def contradicts(answer: str, reference: str) -> bool:
+    """Whether an answer cannot be right, whatever a judge says: it has another number instead of the reference's, or
+    one begins with yes and the other with no."""
+    sides = [m[1].lower() if (m := _SIDE.match(text)) else None for text in (answer, reference)]
+    return None not in sides and sides[0] != sides[1] or other_number(answer, reference)
+
+
+def rule(answer: str, reference: str) -> bool:
+    """Without a judge: nothing contradicts, and the reference's numbers and most of its words are stated, or both
+    decline. It cannot tell a paraphrase from an error."""
+    if abstains(reference):
+        return abstains(answer)
+    return not contradicts(answer, reference) and rule_state(answer, [reference])

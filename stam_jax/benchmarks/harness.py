@@ -7,22 +7,24 @@ Texts are encoded once and entries extracted once, however many arms read them.
 """
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from core_jax.embed import Encoder
-from stam_jax.baselines.serving import Arm, Place
+from stam_jax.baselines.serving import Arm, Place, places, words
 from stam_jax.config import WriteConfig
 from stam_jax.graph.memory import Entry
 from stam_jax.graph.state import State
 from stam_jax.metrics import MemoryRow, clinical, squad, token_f1
-from stam_jax.read.answer import Reader
+from stam_jax.read.answer import ExtractiveReader, Reader
 from stam_jax.read.packet import Packet
 from stam_jax.read.search import Vectors, snapshot
 from stam_jax.storage.store import Store
@@ -135,14 +137,13 @@ class Ask:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Score:
     """f1, f1_clinical: token F1 by both normalisers. right: 0 or 1. served: share of the evidence that was served, None
-    where the question needs none or the arm does not know places. words: of the packet."""
+    where the question needs none or the arm does not know places."""
 
     answer: str
     f1: float
     f1_clinical: float
     right: int
     served: float | None
-    words: int
 
 
 _DIGIT = re.compile(r"\d")
@@ -168,19 +169,17 @@ def is_right(answer: str, answers: Sequence[str]) -> bool:
 
 
 def evidence_served(packet: Packet, evidence: Sequence[Sequence[Place]]) -> float | None:
-    """Share of the evidence of which at least half of the words' span is cited by a served memory."""
+    """Share of the evidence of which at least half of the words' span is served: by what stands in a raw packet, by
+    what the memories of another one cite (`stam_jax.baselines.serving.places`)."""
     if not evidence:
         return None
-    cited: dict[str, list[tuple[int, int]]] = {}
-    for item in packet.items:
-        for p in item.memory.provenance:
-            cited.setdefault(p.entry_key, []).append((p.start, p.end))
+    there = places(packet)
 
     def served(place: Place) -> bool:
         key, start, end = place
-        return any(2 * (min(b, end) - max(a, start)) >= end - start for a, b in cited.get(key, ()))
+        return key in there and 2 * sum(max(0, min(b, end) - max(a, start)) for a, b in there[key]) >= end - start
 
-    return sum(any(served(p) for p in places) for places in evidence) / len(evidence)
+    return sum(any(map(served, spots)) for spots in evidence) / len(evidence)
 
 
 def serve(arm: Arm, asks: Sequence[Ask], vectors: Mapping[str, np.ndarray]) -> list[Packet]:
@@ -188,34 +187,78 @@ def serve(arm: Arm, asks: Sequence[Ask], vectors: Mapping[str, np.ndarray]) -> l
     return [arm.serve(a.patient_id, a.text, vectors[a.text]) for a in asks]
 
 
-def evaluate(packets: Sequence[Packet], asks: Sequence[Ask], reader: Reader, *, places: bool = True) -> list[Score]:
-    """places: whether the packets' memories stand in the asked entries; else `served` is None."""
+def evaluate(packets: Sequence[Packet], asks: Sequence[Ask], reader: Reader, *, placed: bool = True) -> list[Score]:
+    """placed: whether the packets' memories stand in the asked entries; else `served` is None."""
     answers = reader.answer([a.text for a in asks], packets)
     out = []
     for ask, packet, answer in zip(asks, packets, answers):
         out.append(Score(answer.text, token_f1(answer.text, ask.answers, squad),
                          token_f1(answer.text, ask.answers, clinical), int(is_right(answer.text, ask.answers)),
-                         evidence_served(packet, ask.evidence) if places else None, packet.words))
+                         evidence_served(packet, ask.evidence) if placed else None))
     return out
 
 
-def matched(arms: Sequence[tuple[str, Arm]], asks: Sequence[Ask], vectors: Mapping[str, np.ndarray], words: float, *,
-            sample: int = 120) -> tuple[str, list[Packet]]:
-    """(setting, packets) of the arm whose median rendered context comes nearest to `words`; of equals the first.
+class Length(NamedTuple):
+    """How long a text is to a reader. count: in `unit`, "words" or "tokens"."""
 
-    sample: about so many of the questions, evenly spread, are served to choose.
+    unit: str
+    count: Callable[[str], int]
+
+
+WORDS = Length("words", words)
+
+
+def length_of(reader: Reader) -> Length:
+    """In the reader's own tokens; of the reader without a model, a token is a word."""
+    return Length("tokens", reader.count) if is_model(reader) else WORDS
+
+
+def is_model(reader: Reader) -> bool:
+    """Whether a language model answers, so that the same packet may be answered otherwise the next time."""
+    return not isinstance(reader, ExtractiveReader)
+
+
+def median_words(packets: Sequence[Packet], length: Length = WORDS) -> float:
+    """The median context of packets, in words unless the reader counts otherwise."""
+    known: dict[str, int] = {}  # questions may share a packet
+    for p in packets:
+        if p.text not in known:
+            known[p.text] = length.count(p.text)
+    return float(np.median([known[p.text] for p in packets]))
+
+
+def sample(asks: Sequence[Ask]) -> Sequence[Ask]:
+    """About 120 of the questions, evenly spread: those that are served to choose a depth."""
+    return asks[::max(1, len(asks) // 120)]
+
+
+def matched(arms: Sequence[tuple[str, Arm]], asks: Sequence[Ask], vectors: Mapping[str, np.ndarray], aim: float, *,
+            length: Length = WORDS) -> tuple[str, list[Packet]]:
+    """(setting, packets) of the arm whose median rendered context comes nearest to `aim`; of equals the first.
+
     Raises: ValueError: no arm.
     """
     if not arms:
         raise ValueError("matched: got no arm, expected at least 1")
-    some = asks[::max(1, len(asks) // sample)]
-    gaps = [abs(median_words(serve(arm, some, vectors)) - words) for _, arm in arms]
+    some = sample(asks)
+    gaps = [abs(median_words(serve(arm, some, vectors), length) - aim) for _, arm in arms]
     setting, arm = arms[gaps.index(min(gaps))]
     return setting, serve(arm, asks, vectors)
 
 
-def median_words(packets: Sequence[Packet]) -> float:
-    return float(np.median([p.words for p in packets]))
+def at_depth(make: Callable[[int], Arm], depths: range, asks: Sequence[Ask], vectors: Mapping[str, np.ndarray],
+             aim: float, *, length: Length = WORDS) -> tuple[int, list[Packet]]:
+    """As `matched`, over the arms of ascending depths, of which the deeper serves no less: (depth, packets)."""
+    some, known = sample(asks), {}
+
+    def median(depth: int) -> float:
+        if depth not in known:
+            known[depth] = median_words(serve(make(depth), some, vectors), length)
+        return known[depth]
+
+    first = bisect.bisect_left(depths, aim, key=median)  # whose packets are not shorter
+    depth = min(depths[max(0, first - 1):first + 1], key=lambda d: abs(median(d) - aim))
+    return depth, serve(make(depth), asks, vectors)
 
 
 def sha256_of(entries: Iterable[Entry]) -> str:

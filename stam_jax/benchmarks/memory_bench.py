@@ -11,88 +11,62 @@ that covers fewer types says which.
 """
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from stam_jax.metrics import type_scores
-from stam_jax.readers.memory_bench import TYPES, Persona, Query, Session
+from stam_jax.benchmarks.judge import DEDUCTION, DEDUCTION_TOKENS, TOKENS, Judge, Mark, prompt
+from stam_jax.readers.memory_bench import Query
 
-JUDGED = ("temporal_localization", "state_update", "inference_generation", "multi_hop_clinical_deduction")
+JUDGED = ("temporal_localization", "state_update", "inference_generation", DEDUCTION)
 RULED = JUDGED[:2]
-Judge = Callable[[Query, str], str]  # (query, output) -> the judge's raw words, which hold one JSON object
+_HINTS = {
+    "en": {"multiple_choice": "Answer with the letters of all options that are right.",
+           "inference_generation": "Name the patient's own facts on which the answer rests.",
+           DEDUCTION: "Name the patient's own facts on which the answer rests, in their order."},
+    "zh": {"multiple_choice": "请只回答所有正确选项的字母。", "inference_generation": "请说明答案所依据的患者本人的信息。",
+           DEDUCTION: "请按顺序说明答案所依据的患者本人的信息。"},
+}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
-    """compat, strict: in [0, 1], None where nothing scored them. by: match, options, judge, rule or unscored."""
-
-    query_id: str
-    patient_id: str
-    type: str
-    output: str
-    by: str
-    compat: float | None
-    strict: float | None
+def asked(query: Query, language: str = "en") -> str:
+    """What a reader is asked: the question, its options where they do not stand in it, and how to answer its type."""
+    lines = [query.question]
+    if query.type == "multiple_choice" and not all(a.content in query.question for a in query.answers):
+        lines += [a.content for a in query.answers]
+    return "\n".join([*lines, *filter(None, [_HINTS[language].get(query.type)])])
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """Of one scorer. macro: mean over types; pooled: over questions; types: type -> (mean, n). missing: types that have
-    questions but no score."""
-
-    macro: float | None
-    pooled: float | None
-    types: Mapping[str, tuple[float, int]]
-    missing: tuple[str, ...]
-
-
-def run(persona: Persona, tell: Callable[[Sequence[Session]], Any], ask: Callable[[Query], str],
-        judge: Judge | None = None) -> list[Result]:
-    """One persona through the protocol: what `tell` is given persists; `ask` answers at each checkpoint. The caller
-    makes a fresh memory for each persona."""
-    out = []
-    for unit in persona.units():
-        tell(unit.sessions)
-        out += [score(query, ask(query), persona.patient_id, judge) for query in unit.queries]
-    return out
+def marks(queries: Sequence[Query], outputs: Sequence[str], judge: Judge | None = None) -> list[Mark]:
+    """Both scores of each answer. A verdict that cannot be read counts as wrong, and so does an empty answer, of which
+    no judge is asked."""
+    verdicts: dict[int, Mapping[str, Any]] = {}
+    for most, kinds in ((TOKENS, JUDGED[:-1]), (DEDUCTION_TOKENS, JUDGED[-1:])) if judge is not None else ():
+        at = [i for i, q in enumerate(queries) if q.type in kinds]
+        said = [i for i in at if outputs[i].strip()]
+        verdicts |= dict.fromkeys(at, {})
+        verdicts |= zip(said, judge([prompt(queries[i], outputs[i]) for i in said], most=most))
+    return [score(q, o, verdicts.get(i)) for i, (q, o) in enumerate(zip(queries, outputs, strict=True))]
 
 
-def score(query: Query, output: str, patient_id: str = "", judge: Judge | None = None) -> Result:
-    """Both scores of one answer. Raises: nothing for a judge's answer: one that cannot be read counts as wrong."""
-    def result(by: str, compat: float | None, strict: float | None) -> Result:
-        return Result(query.query_id, patient_id, query.type, output, by, compat, strict)
-
+def score(query: Query, output: str, verdict: Mapping[str, Any] | None = None) -> Mark:
+    """Both scores of one answer. verdict: the judge's; None = there is no judge."""
     if query.type == "entity_exact_match":
-        return result("match", float(compat_contains(output, query.gold)), float(strict_contains(output, query.gold)))
+        return Mark("match", float(compat_contains(output, query.gold)), float(strict_contains(output, query.gold)))
     if query.type == "multiple_choice":
         right = compat_right_options(query)
-        return result("options", float(compat_options(output) == right), float(strict_options(output) == right))
-    if judge is None:
+        return Mark("options", float(compat_options(output) == right), float(strict_options(output) == right))
+    if verdict is None:
         if query.type not in RULED:
-            return result("unscored", None, None)
+            return Mark("unscored", None, None)
         ruled = float(rule_temporal(output, query.gold) if query.type == RULED[0] else rule_state(output, query.gold))
-        return result("rule", None, ruled)
-    verdict = {} if not output.strip() else read_verdict(judge(query, output)) or {}
-    right = bool(verdict.get("is_correct", False))
-    if query.type != "multi_hop_clinical_deduction":
-        return result("judge", float(right), float(right))
-    return result("judge", float(right), float(right and deduction_passes(verdict)))
-
-
-def summarise(results: Iterable[Result], scorer: str) -> Summary:
-    """scorer: "compat" or "strict"."""
-    results = list(results)
-    scored = [(r.type, getattr(r, scorer)) for r in results if getattr(r, scorer) is not None]
-    missing = tuple(t for t in TYPES if any(r.type == t for r in results) and all(t != kind for kind, _ in scored))
-    if not scored:
-        return Summary(None, None, {}, missing)
-    got = type_scores([s for _, s in scored], [t for t, _ in scored])
-    return Summary(got.macro, got.pooled, got.types, missing)
+        return Mark("rule", None, ruled)
+    said = verdict.get("is_correct", False)
+    if query.type != DEDUCTION:
+        return Mark("judge", float(bool(said)), float(said is True))
+    return Mark("judge", float(bool(said)), float(said is True and deduction_passes(verdict)), deduction_score(verdict))
 
 
 # ---- compat -------------------------------------------------------------------------------------------------------
@@ -123,32 +97,6 @@ def compat_right_options(query: Query) -> set[str]:
     return labelled or {letter for a in query.gold for letter in compat_options(a)}
 
 
-def read_verdict(text: str) -> dict[str, Any] | None:
-    """The JSON object of a judge's answer: the whole of it, else from its first brace to the one that closes it."""
-    try:
-        found = json.loads(text.strip())
-    except (json.JSONDecodeError, RecursionError):
-        found = None
-        if (start := text.find("{")) >= 0:
-            depth, quoted, escaped = 0, False, False
-            for i, c in enumerate(text[start:], start):
-                if escaped:
-                    escaped = False
-                elif c == "\\" and quoted:
-                    escaped = True
-                elif c == '"':
-                    quoted = not quoted
-                elif not quoted:
-                    depth += (c == "{") - (c == "}")
-                    if depth == 0:
-                        try:
-                            found = json.loads(text[start:i + 1])
-                        except (json.JSONDecodeError, RecursionError):
-                            pass
-                        break
-    return found if isinstance(found, dict) else None
-
-
 _RETRIEVAL = {"excellent": 1.0, "good": 0.9, "partial": 0.7, "poor": 0.4, "none": 0.1}
 
 
@@ -157,7 +105,8 @@ def deduction_score(verdict: Mapping[str, Any]) -> float:
     not about this patient, times the quality of what was retrieved."""
     composite = sum(w * _rate(verdict, n) for n, w in (("ncr_score", 0.35), ("crc_score", 0.35), ("cc_score", 0.30)))
     composite *= 1.0 if verdict.get("uses_patient_specific_info") else 0.5
-    return composite * _RETRIEVAL.get(verdict.get("memory_retrieval_quality", "none"), 0.5)
+    quality = verdict.get("memory_retrieval_quality", "none")
+    return composite * (_RETRIEVAL.get(quality, 0.5) if isinstance(quality, str) else 0.5)
 
 
 def deduction_passes(verdict: Mapping[str, Any]) -> bool:
@@ -181,7 +130,8 @@ _NEGATIONS = {"not", "no", "never", "without", "denies", "denied", "neither", "n
               "无", "否"}
 _ONLY = {"only", "just", "仅", "只"}
 _ABSTAINED = re.compile(r"\b(?:i (?:do not|don't) (?:know|have)"
-                        r"|not (?:in memory|mentioned|recorded|available|specified)"
+                        r"|not (?:in memory|mentioned|recorded|available|specified|answerable)"
+                        r"|(?:cannot|can't|could not) be (?:determined|answered)"
                         r"|no (?:information|record|memory)|cannot (?:determine|recall|find)|unknown|unable to)\b"
                         r"|不知道|没有(?:相关)?(?:信息|记录)|无法(?:确定|回答)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![A-Za-z])([A-F](?:\s*(?:,|;|/|&|\+|and|or|、|，|和)?\s*[A-F])*)(?![A-Za-z'])")
@@ -273,10 +223,15 @@ def dates(text: str) -> set[str]:
     return {d for d in found if not any(o != d and o.startswith(d) for o in found)}
 
 
+def abstains(output: str) -> bool:
+    """Whether an answer says, somewhere in it, that it does not know."""
+    return _ABSTAINED.search(output) is not None
+
+
 def rule_temporal(output: str, golds: Sequence[str]) -> bool:
     """Without a judge: every date of the gold is named; where it has none, its words are. Abstaining is wrong."""
     gold = " ".join(golds)
-    if _ABSTAINED.search(output):
+    if abstains(output):
         return False
     named, wanted = dates(output), dates(gold)
     if wanted:
@@ -289,9 +244,18 @@ def rule_state(output: str, golds: Sequence[str]) -> bool:
     is wrong. It cannot tell a paraphrase from an error, which is why it is never reported as the judged score."""
     gold = " ".join(golds)
     said = _tokens(output)
-    numbers = [t for t in _tokens(gold) if isinstance(t, Decimal)]
-    stated = all(any(t == n and not _negated(said, i) for i, t in enumerate(said)) for n in numbers)
-    return not _ABSTAINED.search(output) and stated and _recall(output, gold) >= 0.6
+    stated = all(any(t == n and not _negated(said, i) for i, t in enumerate(said)) for n in _numbers(gold))
+    return not abstains(output) and stated and _recall(output, gold) >= 0.6
+
+
+def other_number(output: str, gold: str) -> bool:
+    """Whether a number of the gold is missing and another one is stated."""
+    said, wanted = _numbers(output), _numbers(gold)
+    return bool(wanted - said and said - wanted)
+
+
+def _numbers(text: str) -> set[Decimal]:
+    return {t for t in _tokens(text) if isinstance(t, Decimal)}
 
 
 _SMALL = set("a an the of to is was are were be has have had and in on at for with by that this it".split())

@@ -22,15 +22,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from core_jax.readers.table import blocks, find
-from stam_jax.benchmarks.table_memory import Row, Stay, stays, told
+from stam_jax.baselines.serving import places, words
+from stam_jax.benchmarks.table_memory import Row, Stay, stays, told, told_at
 from stam_jax.graph.clinical_time import bounds
 from stam_jax.metrics import TypeScores, clinical, token_f1, type_scores
+from stam_jax.read.answer import Answer
+from stam_jax.read.packet import Packet
+from stam_jax.readers.rendered import Rendered
 from stam_jax.readers.tables import MEASURES, TABLES, icd_titles, names, read
 
 PER_PATIENT, PATIENTS = 20, 100
 
 Form = tuple[str, ...]  # template, then its arguments
-Answer = tuple[str, tuple[str, ...]]  # the answer, the names of its rows
+Solved = tuple[str, tuple[str, ...]]  # the answer, the names of its rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Template:
     type: str
     text: str
     forms: Callable[[_Record], Iterable[tuple[str, ...]]]
-    solve: Callable[..., Answer | None]
+    solve: Callable[..., Solved | None]
     sql: str
 
 
@@ -107,7 +111,7 @@ def _same(a: str, b: str) -> bool:
     return _name(a) == _name(b)
 
 
-def _one(rows: Sequence[Row], field: str) -> Answer | None:
+def _one(rows: Sequence[Row], field: str) -> Solved | None:
     """The one value that the rows agree on, with all of them as evidence."""
     values = {_name(r.fields[field]) for r in rows}
     if len(values) != 1 or "" in values:
@@ -134,17 +138,17 @@ def _measured(least: int) -> Callable[[_Record], Iterable[tuple[str, ...]]]:
     return forms
 
 
-def _last_value(record: _Record, name: str) -> Answer | None:
+def _last_value(record: _Record, name: str) -> Solved | None:
     return _one(_ends([r for r in record.by["measurement"] if r.fields["result_name"] == name], "chartdate", True),
                 "result_value")
 
 
-def _first_value(record: _Record, name: str) -> Answer | None:
+def _first_value(record: _Record, name: str) -> Solved | None:
     return _one(_ends([r for r in record.by["measurement"] if r.fields["result_name"] == name], "chartdate", False),
                 "result_value")
 
 
-def _highest(record: _Record, name: str) -> Answer | None:
+def _highest(record: _Record, name: str) -> Solved | None:
     rows = [r for r in record.by["measurement"] if r.fields["result_name"] == name]
     numbers = {r.row: float(v) for r in rows if re.fullmatch(r"\d+(\.\d+)?", v := r.fields["result_value"])}
     if not rows or len(numbers) != len(rows):
@@ -159,7 +163,7 @@ def _around_forms(record: _Record) -> Iterator[tuple[str, ...]]:
             yield name, stay.start[:10]
 
 
-def _around(record: _Record, name: str, day: str) -> Answer | None:
+def _around(record: _Record, name: str, day: str) -> Solved | None:
     rows = [r for r in record.by["measurement"] if r.fields["result_name"] == name]
     before = _one(_ends([r for r in rows if r.fields["chartdate"] < day], "chartdate", True), "result_value")
     after = _one(_ends([r for r in rows if r.fields["chartdate"] > day], "chartdate", False), "result_value")
@@ -178,11 +182,11 @@ def _drug_stay_forms(record: _Record) -> Iterator[tuple[str, ...]]:
             yield drug, stay.start[:10]
 
 
-def _last_dose(record: _Record, drug: str) -> Answer | None:
+def _last_dose(record: _Record, drug: str) -> Solved | None:
     return _one(_ends(record.orders(drug), "starttime", True), "dose")
 
 
-def _stay_dose(record: _Record, drug: str, day: str) -> Answer | None:
+def _stay_dose(record: _Record, drug: str, day: str) -> Solved | None:
     stay = record.stay(day)
     if stay is None:
         return None
@@ -190,7 +194,7 @@ def _stay_dose(record: _Record, drug: str, day: str) -> Answer | None:
     return _one(_ends(rows, "starttime", False), "dose")
 
 
-def _dose_before(record: _Record, drug: str) -> Answer | None:
+def _dose_before(record: _Record, drug: str) -> Solved | None:
     """The dose that was ordered last before the dose of today came in."""
     last = _last_dose(record, drug)
     if last is None:
@@ -200,16 +204,16 @@ def _dose_before(record: _Record, drug: str) -> Answer | None:
     return None if found is None else (found[0], tuple(sorted({*found[1], *last[1]})))
 
 
-def _first_ordered(record: _Record, drug: str) -> Answer | None:
+def _first_ordered(record: _Record, drug: str) -> Solved | None:
     rows = _ends(record.orders(drug), "starttime", False)
     return (rows[0].fields["starttime"][:10], tuple(sorted(r.row for r in rows))) if rows else None
 
 
-def _route(record: _Record, drug: str) -> Answer | None:
+def _route(record: _Record, drug: str) -> Solved | None:
     return _one(_ends(record.orders(drug), "starttime", True), "route")
 
 
-def _started_after(record: _Record, day: str) -> Answer | None:
+def _started_after(record: _Record, day: str) -> Solved | None:
     rows = [r for r in record.orders() if r.fields["starttime"][:10] > day]
     return _one(_ends(rows, "starttime", False), "drug")
 
@@ -218,7 +222,7 @@ def _discharge_forms(record: _Record) -> list[tuple[str]]:
     return [(s.end[:10],) for s in record.stays if s.end]
 
 
-def _in_stay(record: _Record, drug: str, day: str) -> Answer | None:
+def _in_stay(record: _Record, drug: str, day: str) -> Solved | None:
     stay = record.stay(day)
     if stay is None:
         return None
@@ -232,7 +236,7 @@ def _asked_stay_forms(record: _Record) -> Iterator[tuple[str, ...]]:
             yield drug, stay.start[:10]
 
 
-def _which_stays(record: _Record, drug: str) -> Answer | None:
+def _which_stays(record: _Record, drug: str) -> Solved | None:
     if len(record.stays) < 2 or len({s.start for s in record.stays}) < len(record.stays):
         return None
     rows, last = record.orders(drug), record.stays[-1]
@@ -244,11 +248,11 @@ def _which_stays(record: _Record, drug: str) -> Answer | None:
     return said, tuple(sorted({*(r.row for r in rows), last.admission.row}))
 
 
-def _principal(record: _Record, day: str) -> Answer | None:
+def _principal(record: _Record, day: str) -> Solved | None:
     return _one([r for r in record.of("diagnosis", record.stay(day)) if r.fields["seq_num"] == "1"], "title")
 
 
-def _last_principal(record: _Record) -> Answer | None:
+def _last_principal(record: _Record) -> Solved | None:
     if not record.stays or [s.start for s in record.stays].count(record.stays[-1].start) > 1:
         return None
     found = _one([r for r in record.of("diagnosis", record.stays[-1]) if r.fields["seq_num"] == "1"], "title")
@@ -259,7 +263,7 @@ def _titles(record: _Record) -> list[tuple[str]]:
     return [(t,) for t in sorted({r.fields["title"] for r in record.by["diagnosis"]})]
 
 
-def _first_recorded(record: _Record, title: str) -> Answer | None:
+def _first_recorded(record: _Record, title: str) -> Solved | None:
     rows = [r for r in record.by["diagnosis"] if r.fields["title"] == title and r.fields["known"]]
     rows = _ends(rows, "known", False)
     if not rows:
@@ -269,7 +273,7 @@ def _first_recorded(record: _Record, title: str) -> Answer | None:
                                                        *(s.admission.row for s in record.stays if s.hadm_id in of)}))
 
 
-def _stay_count(record: _Record) -> Answer | None:
+def _stay_count(record: _Record) -> Solved | None:
     return (str(len(record.stays)), tuple(sorted(s.admission.row for s in record.stays))) if record.stays else None
 
 
@@ -278,12 +282,12 @@ def _span(first: str, last: str) -> str:
     return f"{days} day" + ("" if days == 1 else "s")
 
 
-def _stay_days(record: _Record, day: str) -> Answer | None:
+def _stay_days(record: _Record, day: str) -> Solved | None:
     stay = record.stay(day)
     return None if stay is None or not stay.end else (_span(stay.start, stay.end), (stay.admission.row,))
 
 
-def _gap(record: _Record, day: str) -> Answer | None:
+def _gap(record: _Record, day: str) -> Solved | None:
     stay = record.stay(day)
     later = [s for s in record.stays if stay is not None and s.start > stay.start]
     if stay is None or not later or not stay.end or later[0].start < stay.end:
@@ -291,29 +295,29 @@ def _gap(record: _Record, day: str) -> Answer | None:
     return _span(stay.end, later[0].start), tuple(sorted({stay.admission.row, later[0].admission.row}))
 
 
-def _service(record: _Record, day: str) -> Answer | None:
+def _service(record: _Record, day: str) -> Solved | None:
     return _one(_ends(record.of("service", record.stay(day)), "transfertime", False), "curr_service")
 
 
-def _last_service(record: _Record) -> Answer | None:
+def _last_service(record: _Record) -> Solved | None:
     return _one(_ends(record.by["service"], "transfertime", True), "curr_service")
 
 
-def _destination(record: _Record, day: str) -> Answer | None:
+def _destination(record: _Record, day: str) -> Solved | None:
     stay = record.stay(day)
     return None if stay is None or stay.discharge is None else _one([stay.discharge], "discharge_location")
 
 
-def _admission_type(record: _Record, day: str) -> Answer | None:
+def _admission_type(record: _Record, day: str) -> Solved | None:
     stay = record.stay(day)
     return None if stay is None else _one([stay.admission], "admission_type")
 
 
-def _insurance(record: _Record) -> Answer | None:
+def _insurance(record: _Record) -> Solved | None:
     return _one(_ends(record.by["insurance"], "admittime", True), "insurance")
 
 
-def _first_unit(record: _Record, day: str) -> Answer | None:
+def _first_unit(record: _Record, day: str) -> Solved | None:
     rows = [r for r in record.of("unit", record.stay(day)) if r.fields["eventtype"] == "transfer"]
     return _one(_ends(rows, "intime", False), "careunit")
 
@@ -323,7 +327,7 @@ def _specimens(record: _Record) -> list[tuple[str]]:
             if s != "unknown"]
 
 
-def _organism(record: _Record, specimen: str) -> Answer | None:
+def _organism(record: _Record, specimen: str) -> Solved | None:
     rows = [r for r in record.by["culture"] if r.fields["spec_type_desc"] == specimen and r.fields["org_name"]]
     return _one(_ends(rows, "taken", True), "org_name")
 
@@ -336,7 +340,7 @@ def _tested(record: _Record) -> list[tuple[str, str]]:
 _SAID = {"S": "sensitive", "R": "resistant", "I": "intermediate"}
 
 
-def _susceptible(record: _Record, organism: str, drug: str) -> Answer | None:
+def _susceptible(record: _Record, organism: str, drug: str) -> Solved | None:
     rows = [r for r in record.by["culture"] if r.fields["org_name"] == organism and r.fields["ab_name"] == drug
             and r.fields["interpretation"] in _SAID]
     found = _one(_ends(rows, "taken", True), "interpretation")
@@ -347,7 +351,7 @@ def _abnormal_forms(record: _Record) -> list[tuple[str]]:
     return [(d,) for d in sorted({r.fields["charttime"][:10] for r in record.by["lab"] if r.fields["flag"]})]
 
 
-def _abnormal(record: _Record, day: str) -> Answer | None:
+def _abnormal(record: _Record, day: str) -> Solved | None:
     return _one([r for r in record.by["lab"] if r.fields["charttime"][:10] == day and r.fields["flag"]], "label")
 
 
@@ -504,7 +508,7 @@ def _spoken(argument: str) -> str:
     return MEASURES[argument][0] if argument in MEASURES else argument
 
 
-def _offer(template: Template, patient: str, record: _Record) -> Iterator[tuple[tuple[str, ...], Answer]]:
+def _offer(template: Template, patient: str, record: _Record) -> Iterator[tuple[tuple[str, ...], Solved]]:
     """The template's arguments that have an answer, in the order of their hashes; with the answer."""
     for arguments in sorted(template.forms(record), key=lambda a: _hash(patient, template.name, *a)):
         if (solved := template.solve(record, *arguments)) is not None:
@@ -522,6 +526,42 @@ def answer(question: Question, rows: Iterable[Row]) -> str:
     name, *arguments = question.form
     solved = _TEMPLATE[name].solve(_Record(rows), *arguments)
     return "" if solved is None else solved[0]
+
+
+class RowReader:
+    """Reads the rows whose sentences stand in what was served, whole, and computes (`answer`); a word is a token.
+
+    It reads every arm by the same eyes: the record's own words, or the places that memories cite.
+    """
+
+    name = "rows"
+
+    def __init__(self, record: Mapping[str, Sequence[Rendered]], asked: Iterable[Question]):
+        """Raises: ValueError: one wording asks for two things."""
+        self._rows: dict[str, list[tuple[int, int, Row]]] = defaultdict(list)
+        for rendered in (r for own in record.values() for r in own):
+            self._rows[rendered.entry.entry_key] = [(*span, row) for span, row in told_at(rendered)]
+        self._asked: dict[str, Question] = {}
+        for q in asked:
+            if self._asked.setdefault(q.text, q).form != q.form:
+                raise ValueError(f"got {q.form} and {self._asked[q.text].form} for {q.text!r}, expected one of them")
+
+    def count(self, text: str) -> int:
+        return words(text)
+
+    def answer(self, questions: Sequence[str], packets: Sequence[Packet]) -> list[Answer]:
+        """Raises: KeyError: a question that it was not made for."""
+        return [Answer(answer(self._asked[q], self.rows(p)), p.arm, p.sha256, p.mids, p.words, 0, self.name)
+                for q, p in zip(questions, packets, strict=True)]
+
+    def rows(self, packet: Packet) -> list[Row]:
+        """What a packet serves, by the name of the row; each once."""
+        once: dict[tuple[str, str], Row] = {}
+        for key, spans in places(packet).items():
+            for start, end, row in self._rows.get(key, ()):
+                if any(a <= start and end <= b for a, b in spans):
+                    once.setdefault((row.row, row.kind), row)
+        return [once[key] for key in sorted(once)]
 
 
 class Tables:

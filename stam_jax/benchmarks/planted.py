@@ -8,71 +8,54 @@ source-span arms (C.3, D.2) and the controls of retrieval and rendering (D.3).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from core_jax.embed import Encoder
 from core_jax.synth.timelines import Fact, Timeline, TimelineConfig, fingerprint, generate
 from stam_jax import metrics
-from stam_jax.baselines import slots
 from stam_jax.baselines.external import Line, MemorySystem, fill
-from stam_jax.baselines.serving import FlatRag, FromMemory, FromSystem, FullContext, Piece, pieces
-from stam_jax.baselines.writers import MEASURED, AppendOnly, SameSlot
+from stam_jax.baselines.serving import FromSystem
 from stam_jax.benchmarks import tables as T
+from stam_jax.benchmarks.answers import (
+    ALL,
+    CHUNK,
+    DRAWN,
+    TESTED,
+    Answers,
+    Served,
+    aspects,
+    by_type,
+    dependence,
+    depths,
+    losses,
+    repeatability,
+)
 from stam_jax.benchmarks.harness import (
     Ask,
     Memories,
     OnceEncoder,
     OnceWriter,
-    Score,
     build,
     evaluate,
-    evidence_served,
     matched,
     median_words,
     memory_rows,
     relation_rows,
-    serve,
 )
+from stam_jax.benchmarks.write_paths import INGESTED, STAM, memories_of
 from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.graph.memory import Entry, Memory
 from stam_jax.graph.state import State
 from stam_jax.read.answer import Reader
-from stam_jax.read.packet import Item, Packet
-from stam_jax.read.search import encode_query, packet, search
 from stam_jax.write.arbitrate import SINGLE_VALUED
 from stam_jax.write.normalise import normalise
 from stam_jax.write.writer import Writer
 
-STAM = "STAM"
-# the controls of the write path that run through ingestion: name -> (wrap the writer, settings)
-INGESTED: dict[str, tuple[Callable[[Writer], Writer], WriteConfig]] = {
-    STAM: (lambda w: w, WriteConfig()),
-    "semantic only, B 12": (lambda w: w, WriteConfig(similar=12, related=0, budget=12)),
-    "semantic only, B 24": (lambda w: w, WriteConfig(similar=24, related=0, budget=24)),
-    "B 24": (lambda w: w, WriteConfig(similar=16, related=16, budget=24)),
-    "no relations": (lambda w: w, WriteConfig(relations=False)),
-    "same slot, arbitrated": (SameSlot, WriteConfig()),
-    "append only": (AppendOnly, WriteConfig(relations=False, restatement="keep_both")),
-}
-# those that move the memories of "append only" by a bare rule
-REPLAYED: dict[str, Callable[[State], State]] = {
-    "append only": slots.append_only,
-    "same slot": slots.same_slot,
-    "doses and measurements": lambda state: slots.same_slot(state, MEASURED),
-}
-ORDER = (STAM, "B 24", "semantic only, B 12", "semantic only, B 24", "no relations", "same slot, arbitrated",
-         "same slot", "doses and measurements", "append only")
 REFERENCE = 12  # memories of a packet: about a third of a planted record
-DEPTHS = (6, REFERENCE, 30, 60, 120, 240)
-WORDS = 4500
-ALL = 1_000_000
-CHUNK = 40  # words of a chunk of the flat retrieval
+DEPTHS = (6, REFERENCE, 30)  # below the fifty memories of a record
 ASPECTS = {"state": ("current_state", "change"), "temporal": ("past_state", "temporal_order")}
 
 
@@ -97,21 +80,6 @@ def asks_of(timeline: Timeline) -> list[Ask]:
                 q.history_needed) for q in timeline.questions]
 
 
-def memories_of(entries: Sequence[Entry], writer: Writer, encoder: Encoder, names: Sequence[str] = ORDER,
-                progress: Callable[[str], Any] | None = None) -> dict[str, Memories]:
-    """STAM's memories and those of the named controls, each entry extracted and each text encoded once."""
-    out: dict[str, Memories] = {}
-    for name, (wrap, config) in INGESTED.items():
-        if name in names or (name == "append only" and set(names) & set(REPLAYED)):
-            if progress is not None:
-                progress(f"writing: {name}")
-            out[name] = build(name, entries, wrap(writer), encoder, config, updates=name in REPLAYED)
-    if "append only" in out:
-        said = out["append only"]
-        out |= {name: said.changed(name, rule) for name, rule in REPLAYED.items() if name in (*names, "append only")}
-    return {name: out[name] for name in ORDER if name in out}
-
-
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 def counts_of(timelines: Sequence[Timeline], memories: Memories) -> list[metrics.StateCounts]:
@@ -127,15 +95,16 @@ def state_tables(timelines: Sequence[Timeline], found: Mapping[str, Memories], s
         total = sum(own, metrics.StateCounts())
         rows.append((
             name, _ratio(own, "loose", "pairs", seed), _ratio(own, "strict", "pairs", seed),
-            _ratio(own, "falsely_archived", "current", seed), total.archived_fraction,
+            _ratio(own, "loose", "pairs_covered", seed), _ratio(own, "falsely_archived", "current", seed), total.archived_fraction,
             total.stale / total.pairs if total.pairs else None, total.evidence_in_history, total.relation_f1(),
             total.transition_accuracy))
     state = T.Table(
         "state", "Supersession and false archival",
-        ("write path", "pair recall (loose)", "pair recall (strict)", "false archival", "archived", "stale",
-         "evidence in HISTORY", "relation F1", "transition accuracy"), tuple(rows),
-        "Intervals: patients drawn with replacement. `stale`: pairs of which the old value still holds. The last "
-        "three rows come of bare rules, without arbitration.")
+        ("write path", "pair recall (loose)", "pair recall (strict)", "loose, of covered pairs", "false archival",
+         "archived", "stale", "evidence in HISTORY", "relation F1", "transition accuracy"), tuple(rows),
+        "Intervals: patients drawn with replacement. Pairs whose old value was never extracted are misses; `of covered "
+        "pairs` leaves them out. `stale`: pairs of which the old value still holds. The last three rows come of bare "
+        "rules, without arbitration.")
     others = [name for name in counts if name != STAM]
     columns = [T.adjusted([_compare(counts[STAM], counts[n], part, whole, seed) for n in others])
                for part, whole in (("loose", "pairs"), ("strict", "pairs"), ("falsely_archived", "current"))]
@@ -257,82 +226,11 @@ def deletion_table(timelines: Sequence[Timeline], memories: Memories) -> T.Table
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
-@dataclasses.dataclass(frozen=True)
-class Served:
-    """One arm's packets and scores. setting: what its context was matched by."""
-
-    name: str
-    setting: str
-    packets: Sequence[Packet]
-    scores: Sequence[Score]
-
-
-class Answers:
-    """All arms of one cohort's questions before one reader."""
-
-    def __init__(self, timelines: Sequence[Timeline], memories: Mapping[str, Memories], encoder: Encoder,
-                 reader: Reader, seed: int):
-        self.asks = [a for t in timelines for a in asks_of(t)]
-        self.types = [a.type for a in self.asks]
-        self.entries = {t.patient_id: entries_of(t) for t in timelines}
-        self.memories, self.reader, self.seed = memories, reader, seed
-        texts = list(dict.fromkeys(a.text for a in self.asks))
-        self.vectors = dict(zip(texts, encode_query(encoder, texts)))
-        self.pieces: dict[str, list[Piece]] = {p: pieces(own, CHUNK) for p, own in self.entries.items()}
-        rows = encoder.encode([c.text for own in self.pieces.values() for c in own])  # one batch: no call is padded
-        ends = itertools.accumulate((len(own) for own in self.pieces.values()), initial=0)
-        self.piece_vectors = {p: rows[first:first + len(own)] for (p, own), first in zip(self.pieces.items(), ends)}
-        self.said = memories["append only"].states
-
-    def scored(self, name: str, setting: str, packets: Sequence[Packet]) -> Served:
-        return Served(name, setting, packets, evaluate(packets, self.asks, self.reader))
-
-    def arm(self, name: str, most: int, *, memories: str = STAM, **how) -> Served:
-        """A packet of each question from one of the memories."""
-        arm = self._from(memories, most, **how)
-        return self.scored(name, f"k {most}", serve(arm, self.asks, self.vectors))
-
-    def _from(self, memories: str, most: int, *, arm: str = "BOTH", told: bool = True, **config) -> FromMemory:
-        m = self.memories[memories]
-        read = ReadConfig(**({"active": most, "history": most, "most": most} | config))
-        return FromMemory(m.states, m.vectors, read, arm, told)
-
-    def matched(self, name: str, arms: Sequence[tuple[str, Any]], words: float) -> Served:
-        setting, packets = matched(arms, self.asks, self.vectors, words)
-        return self.scored(name, setting, packets)
-
-    def like(self, name: str, words: float, **how) -> Served:
-        """The depth at which a memory's packets are about as long as `words`."""
-        near = [REFERENCE, *(k for d in (1, 2, 3, 4, 6) for k in (REFERENCE - d, REFERENCE + d) if k > 0)]
-        return self.matched(name, [(f"k {k}", self._from(how.get("memories", STAM), k, **{
-            n: v for n, v in how.items() if n != "memories"})) for k in near], words)
-
-    def full_context(self, words: int | None) -> FullContext:
-        return FullContext(self.entries, self.said, words)
-
-    def flat(self, most: int) -> FlatRag:
-        return FlatRag(self.pieces, self.piece_vectors, self.said, most)
-
-    def row(self, s: Served) -> tuple:
-        f1 = T.mean([x.f1 for x in s.scores], self.types, seed=self.seed)
-        right = [x.right for x in s.scores]
-        served = [x.served for x in s.scores if x.served is not None]
-        return (s.name, s.setting, median_words(s.packets), f1, T.mean([x.f1_clinical for x in s.scores], self.types,
-                                                                       seed=self.seed),
-                T.mean(right, self.types, seed=self.seed), float(np.mean(served)) if served else None)
-
-    def compare(self, a: Served, b: Served) -> tuple[T.Difference, T.Difference]:
-        return (T.compare_scores([x.f1 for x in a.scores], [x.f1 for x in b.scores], self.types, seed=self.seed),
-                T.compare_right([x.right for x in a.scores], [x.right for x in b.scores]))
-
-    def differences(self, name: str, title: str, first: Served, others: Sequence[Served], note: str = "") -> T.Table:
-        found = [self.compare(first, o) for o in others]
-        f1, right = (T.adjusted(column) for column in zip(*found))
-        return T.Table(name, title, ("system", "type-macro F1", "accuracy (pooled)"),
-                       tuple(zip([o.name for o in others], f1, right)), note)
-
-
-COLUMNS = ("system", "depth", "median words", "type-macro F1", "clinical F1", "macro accuracy", "evidence served")
+def answers_of(timelines: Sequence[Timeline], memories: Mapping[str, Memories], encoder: Encoder, reader: Reader,
+               seed: int) -> Answers:
+    """The questions of a cohort before a reader."""
+    return Answers([a for t in timelines for a in asks_of(t)], {t.patient_id: entries_of(t) for t in timelines},
+                   memories, encoder, reader, reference=REFERENCE, seed=seed)
 
 
 def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> list[T.Table]:
@@ -342,124 +240,41 @@ def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> l
 
     tell("reference")
     both = a.arm("STAM, BOTH", REFERENCE)
-    words = median_words(both.packets)
+    aim = median_words(both.packets, a.length)
     tell("matched")
     systems = [
-        a.like("append only", words, memories="append only"),
-        a.like("same-slot rule", words, memories="same slot"),
-        a.like("doses-and-measurements rule", words, memories="doses and measurements"),
-        a.like("semantic only, B 12", words, memories="semantic only, B 12"),
-        a.like("no relations", words, memories="no relations"),
-        a.matched("flat RAG", [(f"{n} chunks", a.flat(n)) for n in range(1, 13)], words),
-        a.matched("full context", [(f"{int(words)} words", a.full_context(int(words)))], words)]
-    headline = T.Table("answers", "Answers at approximately matched median context", COLUMNS,
-                       tuple(map(a.row, [both, *systems])),
-                       "Full context is cut to the same length, the oldest words first. Intervals: questions drawn "
-                       "with replacement within their type. An answer is right when it has all words of a gold answer "
-                       "(but for a measurement's unit) and no other number.")
-    out = [headline, a.differences("answer_differences", "STAM minus each system at matched context", both, systems,
-                                   "Sign flip and exact McNemar over questions; Holm within the column.")]
+        a.like("append only", aim, memories="append only"),
+        a.like("same-slot rule", aim, memories="same slot"),
+        a.like("doses-and-measurements rule", aim, memories="doses and measurements"),
+        a.like("semantic only, B 12", aim, memories="semantic only, B 12"),
+        a.like("no relations", aim, memories="no relations"),
+        a.flat("flat RAG", aim),
+        a.full("full context", aim)]
+    out = [a.table("answers", "Answers at approximately matched median context", [both, *systems],
+                   f"Full context is cut to the same length, the oldest words first. {DRAWN} An answer is right when it "
+                   "has all words of a gold answer (but for a measurement's unit) and no other number. Evidence is "
+                   "served when half of its words are, whatever serves them."),
+           a.differences("answer_differences", "STAM minus each system at matched context", both, systems, TESTED)]
     tell("arms")
     active = a.arm("STAM, ACTIVE", REFERENCE, arm="ACTIVE")
     refilled = a.arm("ACTIVE, filled up (all HISTORY deleted)", REFERENCE, arm="REFILLED")
     half = REFERENCE // 2
     arms = [active, refilled, a.arm("separate allocation, half each", REFERENCE, active=half, history=half),
             a.arm("no store labels", REFERENCE, told=False), a.arm("with source spans", REFERENCE, spans=True)]
-    out += [T.Table("arms", "Serving arms and controls at the same depth", COLUMNS, tuple(map(a.row, [both, *arms])),
+    out += [a.table("arms", "Serving arms and controls at the same depth", [both, *arms],
                     "The reader without a model reads slots, not sentences: source spans lengthen its context and "
                     "change nothing else. Without labels it is not told where a memory stands."),
-            a.differences("arm_differences", "STAM (BOTH) minus each arm", both, arms)]
-    out.append(_dependence(a, both, refilled))
-    shown = [both, active, refilled, systems[0], systems[-2], systems[-1]]
-    out += [_losses(a, both), _by_type(a, shown), _aspects(a, both, [active, systems[0], systems[-2], systems[-1]])]
+            a.differences("arm_differences", "STAM (BOTH) minus each arm", both, arms, TESTED),
+            dependence(a, both, refilled), losses(a, both),
+            by_type(a, [both, active, refilled, systems[0], systems[-2], systems[-1]]),
+            aspects(a, ASPECTS, both, [active, systems[0], systems[-2], systems[-1]])]
+    if (again := repeatability(a, both)) is not None:
+        out.append(again)
     tell("depths")
-    out.append(_sweep(a))
+    found = depths(a, [*(ReadConfig(k, k, k) for k in DEPTHS), ReadConfig(ALL, ALL, ALL)])
+    out.append(a.table("depths", "Depth", [*(s for own in found.values() for s, _ in own), a.full("full context", None)],
+                       "A planted record holds about fifty memories: greater depths are those of the suite `mimic_qa`."))
     return out
-
-
-def _dependence(a: Answers, both: Served, refilled: Served) -> T.Table:
-    """Questions that need HISTORY, and those that it spoils (paper D.2)."""
-    rows = []
-    for kind in (*dict.fromkeys(a.types), "all"):
-        at = [i for i, t in enumerate(a.types) if kind in (t, "all")]
-        critical = sum(both.scores[i].right > refilled.scores[i].right for i in at)
-        harmful = sum(both.scores[i].right < refilled.scores[i].right for i in at)
-        needed = [a.asks[i].history_needed for i in at]
-        rows.append((kind, len(at), float(np.mean(needed)), critical, harmful,
-                     T.compare_right([both.scores[i].right for i in at], [refilled.scores[i].right for i in at])))
-    return T.Table("history", "Dependence on HISTORY: BOTH against filled-up ACTIVE",
-                   ("type", "questions", "gold needs HISTORY", "critical", "harmful", "BOTH minus it"), tuple(rows),
-                   "critical: only BOTH is right; harmful: only filled-up ACTIVE is. Exact McNemar, not adjusted.")
-
-
-def _losses(a: Answers, both: Served) -> T.Table:
-    """Where STAM's wrong answers were lost: the evidence is not all in its store, or not all served, or was served."""
-    stored = {p: Packet("stored", tuple(Item(m, m.store, 0.0) for m in s.memories.values()), "")
-              for p, s in a.memories[STAM].states.items()}
-    rows = []
-    for kind in (*dict.fromkeys(a.types), "all"):
-        found = Counter()
-        for ask, score in zip(a.asks, both.scores):
-            if kind in (ask.type, "all"):
-                there = evidence_served(stored[ask.patient_id], ask.evidence)
-                found["right" if score.right else "not stored" if there is not None and there < 1 else
-                      "not served" if score.served is not None and score.served < 1 else "served"] += 1
-        rows.append((kind, found.total(), *(found[w] for w in ("right", "not stored", "not served", "served"))))
-    return T.Table("losses", "Where answers are lost (STAM, BOTH)",
-                   ("type", "questions", "right", "evidence not stored", "stored, not served",
-                    "served, answered wrongly"), tuple(rows))
-
-
-def _by_type(a: Answers, shown: Sequence[Served]) -> T.Table:
-    rows = []
-    for kind in dict.fromkeys(a.types):
-        at = [i for i, t in enumerate(a.types) if t == kind]
-        rows.append((kind, len(at), *(T.share(sum(s.scores[i].right for i in at), len(at)) for s in shown)))
-    return T.Table("types", "Accuracy by type of question", ("type", "questions", *(s.name for s in shown)),
-                   tuple(rows))
-
-
-def _aspects(a: Answers, both: Served, others: Sequence[Served]) -> T.Table:
-    """State- and time-oriented questions apart (paper 5.2)."""
-    rows, found = [], []
-    for aspect, kinds in ASPECTS.items():
-        at = [i for i, t in enumerate(a.types) if t in kinds]
-        for o in others:
-            rows.append((aspect, o.name, float(np.mean([both.scores[i].f1 for i in at])),
-                         float(np.mean([o.scores[i].f1 for i in at]))))
-            found.append(T.compare_scores([both.scores[i].f1 for i in at], [o.scores[i].f1 for i in at],
-                                          [a.types[i] for i in at], seed=a.seed))
-    return T.Table("aspects", "State and temporal questions apart",
-                   ("aspect", "system", "STAM F1", "its F1", "difference"),
-                   tuple((*row, d) for row, d in zip(rows, T.adjusted(found))),
-                   "state: current_state, change; temporal: past_state, temporal_order.")
-
-
-def _sweep(a: Answers) -> T.Table:
-    """Depth against quality, for both arms. What serves all of a record is served once."""
-    states, vectors = a.memories[STAM].states, a.memories[STAM].vectors
-    whole: list[tuple[Packet, Packet]] = []
-    rows: dict[str, list[tuple]] = {arm: [] for arm in ("BOTH", "ACTIVE")}
-    known: dict[str, Served] = {}
-    for setting, read in (("all", ReadConfig(ALL, ALL, ALL)), (f"{WORDS} words", ReadConfig(ALL, ALL, ALL, WORDS)),
-                          *((f"k {k}", ReadConfig(k, k, k)) for k in sorted(DEPTHS, reverse=True))):
-        packets = []
-        for i, ask in enumerate(a.asks):
-            if whole and (len(states[ask.patient_id].memories) <= read.most
-                          and (read.words is None or whole[i][0].words <= read.words)):
-                packets.append(whole[i])
-                continue
-            found = search(states[ask.patient_id], vectors[ask.patient_id], a.vectors[ask.text], read)
-            packets.append((packet(found, "BOTH", read), packet(found, "ACTIVE", read)))
-        whole = whole or packets
-        for arm, own in zip(rows, zip(*packets)):
-            if arm not in known or any(p is not q for p, q in zip(own, known[arm].packets)):
-                known[arm] = a.scored(f"STAM, {arm}", setting, own)
-            rows[arm].append(a.row(dataclasses.replace(known[arm], setting=setting)))
-    record = a.scored("full context", "all", serve(a.full_context(None), a.asks, a.vectors))
-    shown = [row for own in rows.values() for row in reversed(own)]
-    return T.Table("depths", "Depth", COLUMNS, (*shown, a.row(record)),
-                   "A planted record holds about fifty memories, so that depths from 60 on serve all of it.")
 
 
 # ---- other memory systems --------------------------------------------------------------------------------------------
@@ -467,21 +282,22 @@ def _sweep(a: Answers) -> T.Table:
 def system_tables(timelines: Sequence[Timeline], memories: Mapping[str, Memories], encoder: Encoder, reader: Reader,
                   writer: Writer, system: MemorySystem, seed: int) -> list[T.Table]:
     """Another memory system on the same entries and questions, at matched context."""
-    a = Answers(timelines, memories, encoder, reader, seed)
+    a = answers_of(timelines, memories, encoder, reader, seed)
     entries = [e for own in a.entries.values() for e in own]
     filled = fill(system, entries)
     both = a.arm("STAM, BOTH", REFERENCE)
-    words = median_words(both.packets)
-    append = a.like("append only", words, memories="append only")
+    aim = median_words(both.packets, a.length)
+    append = a.like("append only", aim, memories="append only")
     read = LineReader(writer)
     arms = [(f"k {k}", FromSystem(system, k, read)) for k in (8, REFERENCE, 16, 20, 24)]
-    setting, packets = matched(arms, a.asks, a.vectors, words)
-    theirs = Served(system.name, setting, packets, evaluate(packets, a.asks, reader, places=False))
-    lost = ", ".join(f"{k} {n}" for k, n in sorted(system.lost.items())) or "none"
+    setting, packets = matched(arms, a.asks, a.vectors, aim, length=a.length)
+    theirs = Served(system.name, setting, packets, evaluate(packets, a.asks, reader, placed=False))
+    lost = ", ".join(f"{k} {n}" for k, n in sorted(system.lost.items())) or "nothing"
     note = (f"{len(timelines)} patients, {filled['entries']} entries; {system.name} made {filled['memories']} memories "
-            f"and nothing of {filled['empty']} entries; entries that it lost: {lost}.")
-    return [T.Table("systems", "Another memory system", COLUMNS, tuple(map(a.row, [both, append, theirs])), note),
-            a.differences("system_differences", f"STAM minus {system.name}", both, [append, theirs])]
+            f"and nothing of {filled['empty']} entries; it asked its language model {system.asked['calls']} times, with "
+            f"{system.asked['words read']} words for {system.asked['words said']}; it failed at: {lost}.")
+    return [a.table("systems", "Another memory system", [both, append, theirs], note),
+            a.differences("system_differences", f"STAM minus {system.name}", both, [append, theirs], TESTED)]
 
 
 class LineReader:
@@ -514,7 +330,7 @@ def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60,
         progress("order of arrival")
     found.append(order_table(timelines[:order_patients], writer, encoder, seed))
     found.append(deletion_table(timelines, memories[STAM]))
-    found += answer_tables(Answers(timelines, memories, encoder, reader, seed), progress)
+    found += answer_tables(answers_of(timelines, memories, encoder, reader, seed), progress)
     if system is not None:
         if progress is not None:
             progress(system.name)

@@ -56,10 +56,15 @@ def told(record: Iterable[Rendered]) -> list[Row]:
     """Rows of rendered entries themselves, whatever became of them."""
     found: dict[tuple[str, str], Row] = {}
     for item in record:
-        for draft in item.extraction.drafts:
-            said, name = parse(draft.quote), row_of(item.entry, draft.span[1])
-            found.setdefault((name, said[0]), Row(*said, name))
+        for _, row in told_at(item):
+            found.setdefault((row.row, row.kind), row)
     return [found[key] for key in sorted(found)]
+
+
+def told_at(item: Rendered) -> list[tuple[tuple[int, int], Row]]:
+    """The rows of one entry, each with the [start, end) of its sentence."""
+    return [(draft.span, Row(*parse(draft.quote), row_of(item.entry, draft.span[1])))
+            for draft in item.extraction.drafts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

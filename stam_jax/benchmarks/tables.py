@@ -21,7 +21,7 @@ from core_jax import stats
 from core_jax.records import atomic_write
 
 SCHEMA = "stam-bench/1"
-FIGURE_DRAWS, TEST_DRAWS = 2_000, 10_000  # resamples of one figure's interval; of a comparison's interval and test
+FIGURE_DRAWS, TEST_DRAWS = 10_000, 10_000  # resamples of one figure's interval; of a comparison's interval and test
 Labels = Sequence[str] | None
 
 
@@ -57,11 +57,12 @@ def share(part: int, whole: int) -> Figure:
     return Figure(part / whole, *stats.wilson(part, whole), whole) if whole else Figure(None, n=0)
 
 
-def mean(values: Sequence[float], types: Labels = None, *, seed: int = 0) -> Figure:
-    """Mean over types of the mean in the type, with a bootstrap interval stratified by type."""
+def mean(values: Sequence[float], types: Labels = None, clusters: Labels = None, *, seed: int = 0) -> Figure:
+    """Mean over types of the mean in the type. Interval: rows drawn with replacement inside their type; with `clusters`
+    (patients) whole clusters are drawn."""
     if not len(values):
         return Figure(None, n=0)
-    return Figure(stats.macro_mean(values, types), *_stratified(values, types, FIGURE_DRAWS, seed), len(values))
+    return Figure(stats.macro_mean(values, types), *_interval(values, types, clusters, FIGURE_DRAWS, seed), len(values))
 
 
 def ratio(part: Sequence[int], whole: Sequence[int], *, seed: int = 0) -> Figure:
@@ -80,12 +81,15 @@ def compare_right(first: Sequence[int], second: Sequence[int]) -> Difference:
     return Difference(got.difference, got.low, got.high, got.p_value, "exact McNemar", got.n, got.b, got.c)
 
 
-def compare_scores(first: Sequence[float], second: Sequence[float], types: Labels = None, *, seed: int = 0
-                   ) -> Difference:
-    """Scores of the same rows: sign flip on the (type-macro) mean difference, stratified bootstrap interval."""
+def compare_scores(first: Sequence[float], second: Sequence[float], types: Labels = None, clusters: Labels = None, *,
+                   seed: int = 0) -> Difference:
+    """Scores of the same rows: sign flip on the (type-macro) mean difference, bootstrap interval as of `mean`.
+
+    With `clusters` (patients) all differences of a cluster flip together, and clusters are drawn.
+    """
     d = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    test = stats.sign_flip(d, types, n=TEST_DRAWS, seed=seed)
-    return Difference(test.estimate, *_stratified(d, types, TEST_DRAWS, seed), test.p_value, "sign flip", d.size)
+    test = stats.sign_flip(d, types, clusters, n=TEST_DRAWS, seed=seed)
+    return Difference(test.estimate, *_interval(d, types, clusters, TEST_DRAWS, seed), test.p_value, "sign flip", test.units)
 
 
 def compare_ratios(first: tuple[Sequence[int], Sequence[int]], second: tuple[Sequence[int], Sequence[int]], *,
@@ -115,14 +119,27 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
     return [d._replace(holm=p) for d, p in zip(differences, stats.holm([d.p for d in differences]))]
 
 
-def _stratified(values: Sequence[float], types: Labels, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % percentile interval of `stats.macro_mean`, rows drawn with replacement inside their type."""
+def _interval(values: Sequence[float], types: Labels, clusters: Labels, draws: int, seed: int) -> tuple[float, float]:
+    """The 95 % percentile interval of `stats.macro_mean`, rows drawn inside their type, or whole clusters. Draws of
+    clusters that lack a type are left out."""
     kinds = ("",) * len(values) if types is None else tuple(types)
-    low, high = np.quantile(_weights(kinds, draws, seed) @ np.asarray(values, np.float32), (0.025, 0.975))
+    if clusters is None:
+        drawn = _weights(kinds, draws, seed) @ np.asarray(values, np.float32)
+    else:
+        _, kind = np.unique(kinds, return_inverse=True)
+        _, group = np.unique(list(clusters), return_inverse=True)
+        sums, sizes = (np.zeros((group.max() + 1, kind.max() + 1)) for _ in range(2))
+        np.add.at(sums, (group, kind), np.asarray(values, np.float64))
+        np.add.at(sizes, (group, kind), 1.0)
+        counts = _draws(len(sums), draws, seed)
+        size = counts @ sizes
+        kept = (size > 0).all(axis=1)
+        drawn = ((counts[kept] @ sums) / size[kept]).mean(axis=1)
+    low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def _weights(types: tuple[str, ...], draws: int, seed: int) -> np.ndarray:
     """float32 [draws, n]: each row's part of the macro mean of one resample. All arms of a suite share them."""
     kinds, rng = np.asarray(types), np.random.default_rng(seed)

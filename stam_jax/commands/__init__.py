@@ -9,7 +9,8 @@ from stam_jax.commands import deletion, gate, memory, questions, suites, surface
 from stam_jax.config import Config
 
 STEPS = {
-    "demo": suites.demo, "ingest": memory.ingest, "reprocess": memory.reprocess, "revert": memory.revert, "erase": memory.erase,
+    "demo": suites.demo, "ingest": memory.ingest, "reprocess": memory.reprocess, "revert": memory.revert,
+    "reinstate": memory.reinstate, "metrics": memory.metrics, "erase": memory.erase,
     "show": memory.show, "timeline": memory.timeline, "diff": memory.diff, "why": memory.why, "verify": memory.verify,
     "export": memory.export_, "search": questions.search, "answer": questions.answer, "gate": gate.run,
     "delete": deletion.run, "planted": suites.planted, "lessons": suites.lessons, "bench": suites.bench, "serve": surfaces.serve, "mcp": surfaces.mcp,

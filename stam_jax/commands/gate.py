@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from core_jax.embed import load_encoder
@@ -13,8 +14,8 @@ from stam_jax.config import Config
 from stam_jax.graph import canonical
 from stam_jax.history import gate as gates
 from stam_jax.history import replay
-from stam_jax.history.replay import Replay, Served
-from stam_jax.metrics import token_f1
+from stam_jax.history.gate import CUES, FEATURES
+from stam_jax.history.replay import Asked
 from stam_jax.read import search as read
 
 
@@ -22,12 +23,12 @@ def run(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     return {"replay": _replay, "fit": _fit, "report": _report}[args.action](args, config)
 
 
-def asked(path: str | os.PathLike) -> list[dict[str, Any]]:
+def asked(path: str | os.PathLike) -> list[Asked]:
     """Rows of {"patient_id", "question", "answers": [...]}; "type" and "question_id" may be there.
 
     Raises: RecordError with file, line and field: no row, a missing or mistyped field, a question id twice.
     """
-    out: dict[str, dict[str, Any]] = {}
+    out: dict[str, Asked] = {}
     for line, raw in read_jsonl(path):
         try:
             if not isinstance(raw, dict):
@@ -44,7 +45,7 @@ def asked(path: str | os.PathLike) -> list[dict[str, Any]]:
                 raise RecordError(f"{name!r} stands twice", field="question_id")
         except RecordError as e:
             raise RecordError(e.message, file=path, line=line, field=e.field) from None
-        out[name] = {"question_id": name, "patient_id": raw["patient_id"], "question": raw["question"], "answers": answers, "type": kind}
+        out[name] = Asked(name, raw["patient_id"], kind, raw["question"], answers)
     if not out:
         raise RecordError("has no questions", file=path)
     return list(out.values())
@@ -53,46 +54,65 @@ def asked(path: str | os.PathLike) -> list[dict[str, Any]]:
 def _replay(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     needed(args, "store", "questions", "out")
     questions, encoder, reader = asked(args.questions), load_encoder(config.encoder), reader_of(args.reader)
+    judge = None
+    if args.judged:
+        from stam_jax.benchmarks.harness import is_right as judge
     with opened(args, encoder) as store:
-        unknown = sorted({q["patient_id"] for q in questions} - set(store.patients()))
+        unknown = sorted({q.patient_id for q in questions} - set(store.patients()))
         if unknown:
             raise RecordError(f"{unknown[0]!r} is not in the store", file=args.questions, field="patient_id")
-        vectors = read.encode_query(encoder, [q["question"] for q in questions])
+        vectors = read.encode_query(encoder, [q.text for q in questions], config.read.instruction)
+        snapshot = functools.lru_cache(maxsize=1)(lambda patient_id: read.snapshot(store, patient_id))
         with bar(args, "question") as done:
-            rows = list(_rows(questions, vectors, store, reader, config, done))
+            def searches() -> Iterator[read.Found]:
+                for q, vector in zip(questions, vectors):
+                    yield read.search(*snapshot(q.patient_id), vector, config.read)
+                    done.update(1)
+
+            rows = list(gates.rehearse(questions, searches(), reader, config.read, judge=judge))
     replay.write(args.out, rows)
     return {"questions": len(rows), "needs_history": sum(r.needs_history for r in rows), "out": args.out}
 
 
-def _rows(questions, vectors, store, reader, config: Config, done) -> Iterator[Replay]:
-    for q, vector in zip(questions, vectors):
-        state, held = read.snapshot(store, q["patient_id"])
-        found = read.search(state, held, vector, config.read)
-        packets = [read.packet(found, arm, config.read, reader.count) for arm in ("ACTIVE", "BOTH", "REFILLED")]
-        answers = reader.answer([q["question"]] * 3, packets)
-        if failed := [a.error for a in answers if a.error]:
-            raise ValueError(f"question {q['question_id']!r}: {failed[0]}")
-        active, both, refilled = (Served(a.packet_sha256, a.text, token_f1(a.text, q["answers"]), max(a.tokens, 1)) for a in answers)
-        yield Replay(q["question_id"], q["patient_id"], q["type"], gates.features(found, config.read, q["question"]), active, both,
-                     sum(i.place == "HISTORY" for i in packets[1].items), refilled=refilled)
-        done.update(1)
+def _flops(name: str | None) -> Callable[[int], float] | None:
+    """Prompt tokens -> operations of the model of that name; None for no name.
+
+    Raises: ValueError: not a known model.
+    """
+    if name is None:
+        return None
+    from core_jax.models.cost import prefill_flops
+    from core_jax.models.presets import DECODERS
+
+    if name not in DECODERS:
+        raise ValueError(f"--model {name!r}: expected one of {', '.join(DECODERS)}")
+    return lambda n: float(prefill_flops(DECODERS[name], n))
 
 
 def _fit(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     needed(args, "replay", "out")
     if not 0 <= args.lambda_ < float("inf"):
         raise ValueError(f"--lambda {args.lambda_}: expected a number of at least 0")
+    flops = _flops(args.model)
     rows = replay.read(args.replay)
-    gate = gates.Gate.fit(rows, lam=args.lambda_)
+    gate = gates.Gate.fit(rows, lam=args.lambda_, names=FEATURES + CUES if args.cues else FEATURES, macro=args.macro,
+                          cost=flops or float, price=args.model or "tokens")
     gate.save(args.out)
-    return {"questions": len(rows), "threshold": str(gate.threshold), "lambda": gate.lam, "out": args.out}
+    return {"questions": len(rows), "threshold": str(gate.threshold), "lambda": gate.lam, "features": list(gate.names),
+            "macro": gate.macro, "price": gate.price, "out": args.out}
 
 
 def _report(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    """Of a gate: as it stands, on this replay. Without one: fitted and judged on this replay, patient-disjoint."""
     needed(args, "replay")
-    rows = replay.read(args.replay)
-    out = gates.report(rows)
-    if args.gate is not None:
-        gate = gates.Gate.load(args.gate)
-        out["gate"] = {"threshold": str(gate.threshold), "lambda": gate.lam, "fitted_on_these_rows": gate.replay_sha256 == replay.digest(rows)}
-    return out
+    if args.gate is None:
+        flops, rows = _flops(args.model), replay.read(args.replay)
+        out = gates.report(rows, macro=args.macro, flops=flops)
+        if args.cues:
+            out["with_cue_words"] = gates.report(rows, macro=args.macro, flops=flops, names=FEATURES + CUES)["rows"]
+        return out
+    if args.cues or args.macro:
+        raise ValueError("--cues and --macro: settled when the gate was fitted; leave them out beside --gate")
+    gate = gates.Gate.load(args.gate)
+    model = args.model or (None if gate.price == "tokens" else gate.price)
+    return gate.report(replay.read(args.replay), flops=_flops(model))

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,26 +15,30 @@ from core_jax.embed import load_encoder
 from core_jax.records import RecordError
 from stam_jax.commands.openers import bar, known, opened, say, writer_of
 from stam_jax.config import Config
-from stam_jax.graph import canonical
+from stam_jax.graph import canonical, undo
 from stam_jax.page.page import write_index, write_page
 from stam_jax.read import export, listing
+from stam_jax.read.census import census
 from stam_jax.storage.store import Store
 
 
-def _read(args: argparse.Namespace) -> Iterator[Any]:
-    """The entries of --input."""
+def _read(args: argparse.Namespace, left_out: Counter[str]) -> Iterator[Any]:
+    """The entries of --input. left_out: counts turns of a transcript that are no record."""
     from stam_jax.readers import chat, locomo, memory_bench, neutral, planted, tables, text
 
     if os.path.isdir(args.input) and args.format not in ("text", "mimic_iv", "memory_bench"):
         raise RecordError(f"is a folder; --format {args.format} reads a file (--format text reads folders of notes)", file=args.input)
-    return iter({"text": text, "chat": chat, "patients": neutral, "mimic_iv": tables, "memory_bench": memory_bench,
+    if args.format == "chat":
+        return chat.read(args.input, left_out)
+    return iter({"text": text, "patients": neutral, "mimic_iv": tables, "memory_bench": memory_bench,
                  "locomo": locomo, "planted": planted}[args.format].read(args.input))
 
 
 def ingest(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     from stam_jax.write import ingest as path
 
-    entries = _read(args)
+    left_out: Counter[str] = Counter()
+    entries = _read(args, left_out)
     first = list(itertools.islice(entries, 1))  # what cannot be read says so before a store is made
     if not first:
         raise RecordError("has no entries", file=args.input)
@@ -49,6 +54,7 @@ def ingest(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
     with opened(args, encoder, shards=args.shards) as store, bar(args, "entry") as done:
         report = path.ingest(store, entries, writer, encoder, config.write, wave=args.wave, progress=done.update, on_refused=refuse)
+    report.problems.update(left_out)
     for line in refused[:20]:
         print(f"refused: {line}", file=sys.stderr)
     if len(refused) > 20:
@@ -116,6 +122,26 @@ def revert(args: argparse.Namespace, config: Config) -> Any:
         version = store.revert(args.patient, args.seq, cascade=args.cascade)
         say(listing.changes(store.state(args.patient).updates()[-1:], store.state(args.patient)))
     return {"patient_id": args.patient, "version": version}
+
+
+def reinstate(args: argparse.Namespace, config: Config) -> Any:
+    with Store.open(args.store) as store:
+        commit = undo.reinstatement(known(store, args.patient), args.memory, args.why)
+        version = store.commit([commit])[args.patient]
+        found = store.state(args.patient)
+    say(listing.changes(found.updates()[-1:], found))
+    back = found.memories[args.memory]
+    beside = [m for m in found.active() if m.mid != back.mid and None not in back.slot
+              and (m.slot, m.experiencer) == (back.slot, back.experiencer)]
+    say(f"  beside it holds {listing.summary(m)}" for m in beside)
+    return {"patient_id": args.patient, "version": version, "beside": [m.mid for m in beside]}
+
+
+def metrics(args: argparse.Namespace, config: Config) -> dict[str, Any]:
+    with Store.open(args.store) as store:
+        patients = store.patients() if args.patient is None else [known(store, args.patient).patient_id]
+        files = [entry.stat().st_size for entry in os.scandir(args.store) if entry.is_file()]
+        return census(map(store.state, patients)) | {"files": {"shards": store.shards, "bytes": sum(files)}}
 
 
 def erase(args: argparse.Namespace, config: Config) -> Any:

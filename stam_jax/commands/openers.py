@@ -63,7 +63,8 @@ def writer_of(args: argparse.Namespace, config: Config) -> Writer:
         if not found:
             raise ValueError(f"--adapters {args.adapters}: has none of the folders extract/, link/, update/")
     backend = load_backend(args.writer, adapters=found) if found else load_backend(args.writer)
-    return LanguageWriter(backend, adapters={stage: stage for stage in found}, retries=config.write.retries)
+    return LanguageWriter(backend, adapters={stage: stage for stage in found}, retries=config.write.retries,
+                          max_tokens=config.write.answer_tokens)
 
 
 def reader_of(name: str) -> Reader:

@@ -20,8 +20,8 @@ def _found(args: argparse.Namespace, config: Config, words: str) -> read.Found:
     with opened(args, encoder) as store:
         known(store, args.patient)
         state, vectors = read.snapshot(store, args.patient)
-    return read.search(state, vectors, read.encode_query(encoder, [words])[0], config.read, as_of_seq=args.as_of_seq,
-                       as_of_date=args.as_of_date)
+    vector = read.encode_query(encoder, [words], config.read.instruction)[0]
+    return read.search(state, vectors, vector, config.read, as_of_seq=args.as_of_seq, as_of_date=args.as_of_date)
 
 
 def search(args: argparse.Namespace, config: Config) -> None:

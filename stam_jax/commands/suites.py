@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_jax.embed import Encoder, load_encoder
+from core_jax.packaged import minilm_folder
 from core_jax.records import write_jsonl
 from core_jax.synth.timelines import TimelineConfig, generate, write_timelines
 from stam_jax.commands.openers import bar, needed, reader_of, writer_of
@@ -42,47 +43,57 @@ def planted(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     from stam_jax.language import lessons
 
-    timelines = list(generate(TimelineConfig(args.patients, args.seed)))
+    if args.words < 1 or args.candidates < 1:
+        raise ValueError(f"--words {args.words} --candidates {args.candidates}: expected at least 1")
+    timelines, sizes = list(generate(TimelineConfig(args.patients, args.seed))), lessons.LessonConfig(args.words, args.candidates)
     if args.action == "write":
         needed(args, "out")
-        return {"files": lessons.write(args.out, timelines, fold=args.fold, most=args.most), "out": args.out}
-    return {"writer": args.writer} | lessons.score(writer_of(args, config), lessons.split(timelines, fold=args.fold)["test"], most=args.most)
+        return {"files": lessons.write(args.out, timelines, sizes, fold=args.fold, most=args.most), "out": args.out}
+    stages = lessons.STAGES if args.stage == "all" else (args.stage,)
+    return {"writer": args.writer, "adapters": args.adapters} | lessons.score(
+        writer_of(args, config), lessons.split(timelines, fold=args.fold)["test"], sizes, stages=stages, most=args.most)
 
 
-SUITES = ("planted", "cascade", "clinosim", "mimic_qa", "ehrsql")
+SUITES = ("planted", "cascade", "gate", "deletion", "clinosim", "mimic_qa", "ehrsql")
 
 
 @contextlib.contextmanager
-def _system(name: str | None, writer: Writer, encoder: Encoder) -> Iterator[Any]:
+def _system(args: argparse.Namespace, config: Config, writer: Writer, encoder: Encoder) -> Iterator[Any]:
     """The memory system that --system names, with the writer and the encoder as its models; None for none.
 
-    Raises: ValueError: its package is not installed.
+    Raises: ValueError: it is not installed, or cannot be opened.
     """
-    if name is None:
+    if args.system is None:
         yield None
         return
-    try:
-        from stam_jax.baselines import endpoint, external
+    from stam_jax.baselines import endpoint, external, installed
 
-        with endpoint.serving(writer, encoder) as url, tempfile.TemporaryDirectory() as folder:
-            system = external.Mem0(url, folder, model=endpoint.NAME, embedding_model="encoder", dim=encoder.dim)
+    try:
+        with endpoint.serving(writer, encoder) as served, tempfile.TemporaryDirectory() as folder:
+            own = minilm_folder() if config.encoder == "minilm" else config.encoder
+            site = installed.Site(served.url, endpoint.NAME, endpoint.ENCODER, encoder.dim, folder,
+                                  own if os.path.isdir(own) else None)
+            system = external.Installed(args.system, args.system_python or sys.executable, site, served.asked)
             try:
                 yield system
             finally:
                 system.close()
     except ModuleNotFoundError as e:
-        raise ValueError(f"--system {name}: {e.name} is not installed: pip install 'evigen-stam-jax[serve,mem0]'") from None
+        raise ValueError(f"--system {args.system}: {e.name} is not installed: pip install 'evigen-stam-jax[serve]'") from None
 
 
 def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
-    """Every suite, or those named; what lacks its data is named and left out, unless it was asked for."""
-    from stam_jax.benchmarks import cascade, clinosim, planted, table_suites
+    """Every suite, or those named; what lacks its data or its --input is named and left out, unless it was asked for."""
+    from stam_jax.benchmarks import cascade, clinosim, deletion, gate, planted, table_suites
     from stam_jax.benchmarks.harness import OnceEncoder
     from stam_jax.benchmarks.tables import write
+    from stam_jax.commands import file_suites
 
-    asked = SUITES if args.suite == "all" else tuple(args.suite.split(","))
-    if unknown := [name for name in asked if name not in SUITES]:
-        raise ValueError(f"--suite {unknown[0]!r}: expected all or some of {', '.join(SUITES)}")
+    known = (*SUITES, *file_suites.SUITES)
+    asked = known if args.suite == "all" else tuple(args.suite.split(","))
+    if unknown := [name for name in asked if name not in known]:
+        raise ValueError(f"--suite {unknown[0]!r}: expected all or some of {', '.join(known)}")
+    given = file_suites.inputs(args)
     data = args.data or os.environ.get("EHR_DATA_DIR") or ""
     tables, questions = os.path.join(data, "mimic_iv_demo"), os.path.join(data, "ehrsql2024", "train_reproducible.json")
     cohort = next(iter(sorted(glob.glob(os.path.join(glob.escape(data), "clinosim", "*.jsonl*")))), os.path.join(data, "clinosim", "*.jsonl.gz"))
@@ -90,9 +101,14 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     missing = {name: absent[0] for name in asked if (absent := [p for p in needs.get(name, ()) if not os.path.exists(p)])}
     if missing and args.suite != "all":
         raise ValueError(f"--suite {next(iter(missing))}: no {next(iter(missing.values()))}; name its folder with --data or EHR_DATA_DIR")
+    missing |= {name: lacks for name, lacks in file_suites.absent(given).items() if name in asked}
+    if args.system and "planted" not in asked:
+        raise ValueError("--system: only the suite planted asks another memory system")
     for name, path in missing.items():
         print(f"{name}: left out, no {path}", file=sys.stderr)
-    writer, reader = writer_of(args, config), reader_of(args.reader)
+    folds, reader = file_suites.fold_writers(args, config), reader_of(args.reader)
+    writer = writer_of(args, config) if folds is None else folds[0]
+    judge = file_suites.judge_of(args, reader)
     encoder, begun, told, made = None, time.perf_counter(), None, {}
 
     def tell(what: str) -> None:
@@ -102,19 +118,28 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     for name in asked:
         if name in missing:
             continue
-        if name in ("planted", "cascade"):
+        if name in ("planted", "cascade", "gate", "deletion"):
             encoder = encoder or OnceEncoder(load_encoder(config.encoder))
             how = {"seed": args.seed, "wording": args.wording, "progress": tell}
             if name == "planted":
-                with _system(args.system, writer, encoder) as system:
+                with _system(args, config, writer, encoder) as system:
                     report = planted.run(writer, encoder, reader, patients=args.patients, system=system, **how)
-            else:
+            elif name == "cascade":
                 report = cascade.run(writer, encoder, reader, patients=max(1, args.patients // 3), **how)
+            else:
+                suite = {"gate": gate, "deletion": deletion}[name]
+                report = suite.run(writer, encoder, reader, patients=args.patients, **how)
+        elif name in given:
+            encoder = encoder or OnceEncoder(load_encoder(config.encoder))
+            report = file_suites.run(name, given[name], args, config, folds or [writer], encoder, reader, judge, tell)
         elif name == "clinosim":
             report = clinosim.run(cohort, writer)
         else:
-            told = told or table_suites.tell(tables, writer, load_encoder(args.table_encoder), progress=tell)
-            report = (table_suites.mimic_qa_report(tables, told, reader, config=config.read, seed=args.seed, progress=tell)
+            paths = table_suites.PATHS if "mimic_qa" in asked else (table_suites.STAM,)
+            told = told or table_suites.tell(tables, writer, load_encoder(args.table_encoder), paths=paths,
+                                             everybody=args.all_questions, progress=tell)
+            report = (table_suites.mimic_qa_report(tables, told, reader, most=config.read.most, window=args.window,
+                                                   seed=args.seed, progress=tell)
                       if name == "mimic_qa" else table_suites.ehrsql_report(questions, told))
         made[name] = str(write(report, args.out)[1])
         tell(f"written to {made[name]}")

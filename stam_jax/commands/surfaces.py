@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from core_jax.embed import load_encoder
 from stam_jax.commands.openers import opened, reader_of, writer_of
 from stam_jax.config import Config
+from stam_jax.history.gate import Gate
 from stam_jax.serve.service import Service
 
 
 @contextmanager
 def _service(args: argparse.Namespace, config: Config, **access) -> Iterator[Service]:
+    gate = None if args.gate is None else Gate.load(args.gate)
     encoder = load_encoder(config.encoder)
     writer, reader = writer_of(args, config), reader_of(args.reader)
     with opened(args, encoder) as store:
-        yield Service(store, encoder, writer=writer, reader=reader, config=config, **access)
+        yield Service(store, encoder, writer=writer, reader=reader, config=config, gate=gate, **access)
 
 
 def serve(args: argparse.Namespace, config: Config) -> None:

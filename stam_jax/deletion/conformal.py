@@ -1,7 +1,9 @@
 """Conformal risk control of the deletion threshold (Angelopoulos et al., ICLR 2024), in exact arithmetic.
 
-A unit is a concept type. Its loss at tau is the share of its protected memories that score at least tau and may be
-deleted. Where types are exchangeable with those of the deployment, the expected loss of the next one is at most alpha.
+A unit is a concept type, or a concept type of one patient. Its loss at tau is the share of its protected memories that
+score at least tau and may be deleted. Where units are exchangeable with those of the deployment, the expected loss of
+the next one is at most alpha. Units of one patient hang together, and those of one type do: by type the scorer and the
+calibration share no type, by patient they share no patient, and neither holds for what is new in the other way.
 Standard library only.
 """
 from __future__ import annotations
@@ -17,6 +19,7 @@ from stam_jax.graph import canonical
 
 LABELS = ("safe-to-forget", "never-forget", "uncertain")
 LOSSES = ("strict", "any", "weighted")
+UNITS = ("type", "patient")
 WARNING = ("The bound is on the mean loss over concept types. It holds for no single memory and no single type, and "
            "says nothing of clinical safety.")
 
@@ -34,7 +37,8 @@ def exact(value: Fraction | int | float | str, field: str) -> Fraction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scored:
-    """One labelled memory. score: P(safe to forget). deletable: it is a candidate. group: for `Control.groups`."""
+    """One labelled memory. concept_type: its unit. score: P(safe to forget). deletable: it is a candidate. group: for
+    `Control.groups`."""
 
     concept_type: str
     label: str
@@ -57,7 +61,8 @@ class Control:
     alpha: most expected loss. loss of a type: "strict" = share of its protected memories that are deleted; "any" = 1
     where one of them is; "weighted" = as strict, an uncertain memory counting `uncertain`. protect: the protected
     labels. nonempty: only types that have a protected memory are units, so that the others do not dilute the mean.
-    groups: one threshold a group, each from its own types (Mondrian).
+    groups: one threshold a group, each from its own types (Mondrian). unit: "type", or "patient" for a concept type of
+    one patient; it says what `Scored.concept_type` names.
     """
 
     alpha: Fraction = Fraction(1, 100)
@@ -66,11 +71,13 @@ class Control:
     protect: tuple[str, ...] = ("never-forget", "uncertain")
     nonempty: bool = False
     groups: bool = False
+    unit: str = "type"
 
     def __post_init__(self):
         object.__setattr__(self, "alpha", exact(self.alpha, "alpha"))
         object.__setattr__(self, "uncertain", exact(self.uncertain, "uncertain"))
         canonical.choice(self.loss, "loss", LOSSES)
+        canonical.choice(self.unit, "unit", UNITS)
         object.__setattr__(self, "protect", canonical.sequence(self.protect, "protect", str))
         if not self.protect or set(self.protect) - set(LABELS[1:]):
             raise RecordError(f"got {self.protect}, expected some of {LABELS[1:]}", field="protect")
@@ -143,6 +150,11 @@ def calibrate_groups(rows: Iterable[Scored], control: Control = Control()) -> di
     for r in rows:
         by.setdefault(r.group, []).append(r)
     return {group: calibrate(some, control) for group, some in sorted(by.items())}
+
+
+def levels(rows: Iterable[Scored], control: Control = Control()) -> dict[str, Level]:
+    """Group -> threshold; one group "all" unless `control.groups`."""
+    return calibrate_groups(rows, control) if control.groups else {"all": calibrate(rows, control)}
 
 
 def binomial_tail(k: int, n: int, p: Fraction) -> Fraction:

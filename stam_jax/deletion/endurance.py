@@ -1,12 +1,14 @@
 """Which memories may go at all, and labels of how long they are worth keeping. Standard library only."""
 from __future__ import annotations
 
+import bisect
 import csv
 import dataclasses
 import os
 import re
+from collections.abc import Mapping
 
-from core_jax.records import RecordError
+from core_jax.records import RecordError, atomic_write
 from stam_jax.deletion.conformal import LABELS
 from stam_jax.graph import canonical
 from stam_jax.graph.memory import Memory
@@ -38,7 +40,8 @@ def floor(m: Memory) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class CandidateRule:
-    """Which memories may be deleted. age: updates since a memory was archived. floors: classes that never are."""
+    """Which memories may be deleted. age: updates by entries since a memory was archived. floors: classes that never
+    are."""
 
     age: int = 1
     floors: tuple[str, ...] = FLOORS
@@ -52,7 +55,7 @@ class CandidateRule:
     @property
     def sha256(self) -> str:
         """Of everything that decides; a calibration of another rule is stale."""
-        return canonical.digest(["candidates/1", self.age, sorted(self.floors), _SYMPTOM.pattern])
+        return canonical.digest(["candidates/2", self.age, sorted(self.floors), _SYMPTOM.pattern])
 
     def verdicts(self, state: State) -> dict[str, str | None]:
         """mid -> why a memory is no candidate, in words; None where it is one."""
@@ -62,14 +65,16 @@ class CandidateRule:
                 citing.setdefault(key, []).append(m)
         plans = {m.mid: _grounds(state, m) for m in state.active() if m.kind == "PLAN"}
         needed = {grounds[0]: plan for plan, grounds in plans.items() if len(grounds) == 1}
-        return {m.mid: self._verdict(state, m, citing, needed) for m in state.memories.values()}
+        ages = updates_since_archived(state)
+        return {m.mid: self._verdict(m, ages.get(m.mid), citing, needed) for m in state.memories.values()}
 
-    def _verdict(self, state: State, m: Memory, citing: dict[str, list[Memory]], needed: dict[str, str]) -> str | None:
-        if m.store != "HISTORY" or (standing := state.standing(m.mid)) is None:
+    def _verdict(self, m: Memory, age: int | None, citing: dict[str, list[Memory]], needed: dict[str, str]
+                 ) -> str | None:
+        if m.store != "HISTORY" or age is None:
             return "is not in HISTORY"
         if (name := floor(m)) in self.floors:
             return f"is never deleted: {name}"
-        if (age := state.version - standing.update_seq) < self.age:
+        if age < self.age:
             return f"was archived {age} updates ago, expected at least {self.age}"
         if m.mid in needed:
             return f"is all that the open plan {needed[m.mid]} rests on"
@@ -78,6 +83,17 @@ class CandidateRule:
                 if _only_proof(other, m):
                     return f"shares with {other.mid} the only place that says it"
         return None
+
+
+def updates_since_archived(state: State) -> dict[str, int]:
+    """mid -> how many updates brought an entry since a memory was archived; ACTIVE memories have none.
+
+    Other updates, deletions among them, make nothing older: deleting twice deletes no more than once.
+    """
+    arrivals = sorted(set(state.entry_seq.values()))
+    moved = {mid: state.standing(mid) for mid in state.memories}
+    return {mid: len(arrivals) - bisect.bisect_right(arrivals, t.update_seq) for mid, t in moved.items()
+            if t is not None}
 
 
 def _only_proof(active: Memory, past: Memory) -> bool:
@@ -97,6 +113,15 @@ def concept_type(m: Memory) -> str:
     if m.concept is None and m.attribute is None:
         return f"* / {m.kind.lower()}"
     return " / ".join(" ".join((part or "*").casefold().split()) for part in m.slot)
+
+
+def write_labels(path: str | os.PathLike, labels: Mapping[tuple[str, str], str]) -> int:
+    """(patient_id, mid) -> label as a CSV file that `read_labels` reads. Returns the number of rows."""
+    with atomic_write(path) as f:
+        rows = csv.writer(f, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows((*key, label) for key, label in sorted(labels.items()))
+    return len(labels)
 
 
 def read_labels(path: str | os.PathLike) -> dict[tuple[str, str], str]:

@@ -1,9 +1,9 @@
 """Calibrated deletion: calibrate, plan, apply. Only what stands in HISTORY is ever deleted.
 
-    rows = [e for state, vectors in patients for e in examples(state, vectors, rule, labels)]
-    of = split(e.concept_type for e in rows)
-    scorer = Scorer.fit([e for e in rows if of[e.concept_type] == "train"], store.table)
-    calibration = calibrate(scorer, rule, [e for e in rows if of[e.concept_type] == "calibration"], Control(), date)
+    part = parts([e for state, vectors in patients for e in examples(state, vectors, rule, labels)])
+    scorer = Scorer.fit(part["train"], store.table)
+    calibration = calibrate(scorer, rule, part["calibration"], Control(), date)
+    judged = criteria(calibration, scorer, part["test"])            # what each criterion does to types not seen
     proposal = plan(patients, scorer, rule, calibration)            # changes nothing
     apply(store, proposal, scorer, rule, calibration, calibration_id=calibration.id)
 
@@ -32,7 +32,7 @@ from stam_jax.graph.update import Commit
 from stam_jax.read.search import Vectors
 from stam_jax.storage.store import Store
 
-SCHEMA = "deletion calibration/1"
+SCHEMA = "deletion calibration/2"
 DECIDED_BY = "rule:deletion gate"
 
 
@@ -42,22 +42,21 @@ class StaleCalibration(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """control: what is held. rows: what it was calibrated on, without ids and texts. date: for the record only.
+    """control: what is held. rule: what is a candidate. rows: what it was calibrated on, without ids and texts. date:
+    for the record only.
 
     id, levels and data_sha256 follow from the other fields, so a file whose rows were changed is another calibration.
     """
 
     control: Control
     scorer_sha256: str
-    rule_sha256: str
+    rule: CandidateRule
     rows: tuple[Scored, ...]
     date: str
 
     def __post_init__(self):
         object.__setattr__(self, "rows", tuple(sorted(self.rows, key=lambda r: dataclasses.astuple(r))))
-        levels = crc.calibrate_groups(self.rows, self.control) if self.control.groups else {
-            "all": crc.calibrate(self.rows, self.control)}
-        object.__setattr__(self, "_levels", levels)
+        object.__setattr__(self, "_levels", crc.levels(self.rows, self.control))
 
     @property
     def levels(self) -> dict[str, Level]:
@@ -70,7 +69,7 @@ class Calibration:
 
     @property
     def id(self) -> str:
-        return canonical.identifier("c", self.control.to_dict(), self.scorer_sha256, self.rule_sha256, self.data_sha256)
+        return canonical.identifier("c", self.control.to_dict(), self.scorer_sha256, self.rule.sha256, self.data_sha256)
 
     def tau(self, group: str) -> float:
         """The threshold of a group; inf for one that calibration never saw."""
@@ -80,31 +79,31 @@ class Calibration:
     def check(self, scorer: Scorer, rule: CandidateRule) -> None:
         """Raises: StaleCalibration: made with another scorer or candidate rule."""
         for what, mine, given in (("scorer", self.scorer_sha256, scorer.sha256),
-                                  ("candidate rule", self.rule_sha256, rule.sha256)):
+                                  ("candidate rule", self.rule.sha256, rule.sha256)):
             if mine != given:
                 raise StaleCalibration(f"calibration {self.id}: made with {what} {mine[:16]}, now it is {given[:16]}")
 
     def report(self) -> dict[str, Any]:
-        """Thresholds with what they rest on, two diagnostics, and the warning."""
-        def told(level: Level) -> dict[str, Any]:
-            return {"tau": _number(level.tau), "types": level.types, "total_loss": float(level.total),
-                    "slack": float(level.slack)}
-
-        nonempty = dataclasses.replace(self.control, nonempty=True, groups=False)
-        never = dataclasses.replace(self.control, protect=("never-forget",), groups=False)
+        """Thresholds with what they rest on, those of other criteria, and the warning."""
         return {"id": self.id, "date": self.date, **self.control.to_dict(), "memories": len(self.rows),
-                "scorer_sha256": self.scorer_sha256, "rule_sha256": self.rule_sha256, "data_sha256": self.data_sha256,
-                "levels": {group: told(level) for group, level in self.levels.items()},
-                "if_nonempty_types_only": told(crc.calibrate(self.rows, nonempty)),
-                "if_never_forget_only": told(crc.calibrate(self.rows, never)),
-                "with_probability_0.9": told(crc.learn_then_test(self.rows, self.control, Fraction(1, 10))),
-                "with_probability_0.95": told(crc.learn_then_test(self.rows, self.control, Fraction(1, 20))),
-                "warning": WARNING}
+                "candidates": {"age": self.rule.age, "floors": list(self.rule.floors)},
+                "scorer_sha256": self.scorer_sha256, "rule_sha256": self.rule.sha256, "data_sha256": self.data_sha256,
+                "levels": _told(self.levels),
+                **_told(self.others()), "warning": WARNING}
+
+    def others(self) -> dict[str, Level]:
+        """The threshold of other criteria on the same rows, without groups: name -> threshold."""
+        base = dataclasses.replace(self.control, groups=False)
+        return {"if_nonempty_types_only": crc.calibrate(self.rows, dataclasses.replace(base, nonempty=True)),
+                "if_never_forget_only": crc.calibrate(self.rows, dataclasses.replace(base, protect=("never-forget",))),
+                "with_probability_0.9": crc.learn_then_test(self.rows, base, Fraction(1, 10)),
+                "with_probability_0.95": crc.learn_then_test(self.rows, base, Fraction(1, 20))}
 
     def save(self, path: str | os.PathLike) -> None:
         raw = {"schema": SCHEMA, "id": self.id, "data_sha256": self.data_sha256, "date": self.date,
-               "control": self.control.to_dict(), "scorer_sha256": self.scorer_sha256, "rule_sha256": self.rule_sha256,
-               "levels": {g: _number(level.tau) for g, level in self.levels.items()}, "warning": WARNING,
+               "control": self.control.to_dict(), "scorer_sha256": self.scorer_sha256, "rule_sha256": self.rule.sha256,
+               "rule": dataclasses.asdict(self.rule), "warning": WARNING,
+               "levels": {g: _number(level.tau) for g, level in self.levels.items()},
                "rows": [canonical.to_dict(r) for r in self.rows]}
         with atomic_write(path) as f:
             f.write(json.dumps(raw, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
@@ -121,13 +120,17 @@ class Calibration:
             for name in ("id", "date", "data_sha256", "scorer_sha256", "rule_sha256"):
                 canonical.text(raw.get(name), name)
             control = canonical.from_dict(Control, raw.get("control"), "control")
+            rule = canonical.from_dict(CandidateRule, raw.get("rule"), "rule")
             rows = canonical.sequence(raw.get("rows"), "rows", dict)
             rows = tuple(canonical.from_dict(Scored, r, f"rows[{i}]") for i, r in enumerate(rows))
         except RecordError as e:
             raise RecordError(e.message, file=path, field=e.field) from None
         except ValueError as e:
             raise RecordError(f"is no calibration: {e!r:.120}", file=path) from None
-        out = cls(control, raw["scorer_sha256"], raw["rule_sha256"], rows, raw["date"])
+        if rule.sha256 != raw["rule_sha256"]:
+            raise StaleCalibration(f"{os.fspath(path)}: what is a candidate was changed since it was made; "
+                                   "calibrate again")
+        out = cls(control, raw["scorer_sha256"], rule, rows, raw["date"])
         taus = {g: _number(level.tau) for g, level in out.levels.items()}
         if (out.id, out.data_sha256, taus) != (raw["id"], raw["data_sha256"], raw.get("levels")):
             raise StaleCalibration(f"{os.fspath(path)}: its rows or settings were changed since it was made; "
@@ -140,17 +143,26 @@ def _number(tau: float) -> float | str:
 
 
 def calibrate(scorer: Scorer, rule: CandidateRule, rows: Sequence[Example], control: Control, date: str) -> Calibration:
-    """On labelled memories of concept types that the scorer has not seen, ACTIVE ones among them.
+    """On labelled memories of units that the scorer has not seen, ACTIVE ones among them.
 
-    date: put down, not used. Raises: ValueError: a type that the scorer was trained on, an example without a label.
+    date: put down, not used. Raises: ValueError: a unit that the scorer was trained on, an example without a label.
     """
     if seen := sorted({e.concept_type for e in rows} & set(scorer.types)):
         raise ValueError(f"{len(seen)} concept types were seen in training, {seen[0]!r} among them: the bound would "
                          "not hold")
+    return Calibration(control, scorer.sha256, rule, scored(scorer, rows), date)
+
+
+def scored(scorer: Scorer, rows: Sequence[Example]) -> tuple[Scored, ...]:
+    """Raises: ValueError: an example without a label."""
     if bare := [e.mid for e in rows if e.label is None]:
         raise ValueError(f"{bare[0]} has no label")
-    scored = tuple(Scored(e.concept_type, e.label, s, e.deletable, e.group) for e, s in zip(rows, scorer.score(rows)))
-    return Calibration(control, scorer.sha256, rule.sha256, scored, date)
+    return tuple(Scored(e.concept_type, e.label, s, e.deletable, e.group) for e, s in zip(rows, scorer.score(rows)))
+
+
+def _told(found: Mapping[str, Level]) -> dict[str, dict[str, Any]]:
+    return {name: {"tau": _number(x.tau), "types": x.types, "total_loss": float(x.total), "slack": float(x.slack)}
+            for name, x in found.items()}
 
 
 # ---- plan and apply -----------------------------------------------------------------------------------------------
@@ -252,6 +264,7 @@ class Diagnostics:
     removed_safe: int
     never: int
     removed_never: int
+    mean_loss: float | None = None  # over the units, by the calibrated loss; None where units were not looked at
 
     @property
     def removed_share(self) -> float:
@@ -282,6 +295,27 @@ def diagnose(labels: Mapping[tuple[str, str], str], removed: Collection[tuple[st
     total = list(labels.values())
     return Diagnostics(len(total), len(gone), total.count("safe-to-forget"), gone.count("safe-to-forget"),
                        total.count("never-forget"), gone.count("never-forget"))
+
+
+def judge(rows: Sequence[Scored], gone: Sequence[bool], control: Control) -> Diagnostics:
+    """What it means that the rows for which `gone` holds are deleted."""
+    labels = {("", str(i)): r.label for i, r in enumerate(rows)}
+    found = diagnose(labels, [("", str(i)) for i, g in enumerate(gone) if g])
+    losses = crc.type_losses([dataclasses.replace(r, deletable=bool(g)) for r, g in zip(rows, gone)], 0.0, control)
+    return dataclasses.replace(found, mean_loss=float(sum(losses.values()) / len(losses)) if losses else None)
+
+
+def criteria(calibration: Calibration, scorer: Scorer, rows: Sequence[Example]) -> dict[str, Diagnostics]:
+    """What each criterion does to labelled memories of units that were not calibrated on (paper F.2, F.4, F.5).
+
+    "calibrated": as it is applied; then those of `Calibration.others`, every candidate, and all that stands in HISTORY.
+    Their mean loss is that of the calibrated loss.
+    """
+    held, control = scored(scorer, rows), calibration.control
+    gone = {"calibrated": [r.deletable and r.score >= calibration.tau(r.group) for r in held]}
+    gone |= {name: [r.deletable and r.score >= level.tau for r in held] for name, level in calibration.others().items()}
+    gone |= {"every_candidate": [e.deletable for e in rows], "all_history": [e.in_history for e in rows]}
+    return {name: judge(held, own, control) for name, own in gone.items()}
 
 
 def safe_share(removed_share: float, precision: float, recall: float) -> float:

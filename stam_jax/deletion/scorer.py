@@ -13,7 +13,7 @@ import numpy as np
 
 from core_jax.records import RecordError, atomic_write
 from stam_jax.deletion.conformal import LABELS
-from stam_jax.deletion.endurance import CandidateRule, concept_type
+from stam_jax.deletion.endurance import CandidateRule, concept_type, updates_since_archived
 from stam_jax.graph import canonical
 from stam_jax.graph.memory import KINDS, POLARITIES, Memory
 from stam_jax.graph.relations import RelationTable
@@ -30,7 +30,8 @@ _ATTRIBUTES = ("dose", "status", "value", "allergy", "plan", "preference", "proc
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Example:
-    """One memory as the scorer sees it. vector: its embedding [dim]. numbers: by `feature_names`. label: if known."""
+    """One memory as the scorer sees it. concept_type: or another unit of the bound (`parts`). vector: its embedding
+    [dim]. numbers: by `feature_names`. label: if known."""
 
     patient_id: str
     mid: str
@@ -50,9 +51,8 @@ def feature_names(table: RelationTable) -> tuple[str, ...]:
             "restatements", "log updates since archived", "log length")
 
 
-def _describe(state: State, m: Memory, degrees: Mapping[tuple[str, str], int]) -> tuple[float, ...]:
+def _describe(state: State, m: Memory, since: int, degrees: Mapping[tuple[str, str], int]) -> tuple[float, ...]:
     standing = state.standing(m.mid)
-    since = 0 if standing is None else state.version - standing.update_seq
     return tuple(map(float, (
         *(m.kind == k for k in KINDS), *(m.polarity == p for p in POLARITIES),
         *(standing is not None and standing.reason == r for r in _REASONS), *(m.attribute == a for a in _ATTRIBUTES),
@@ -66,7 +66,7 @@ def examples(state: State, vectors: Vectors, rule: CandidateRule, labels: Mappin
 
     Raises: ValueError: a memory without a vector.
     """
-    rows, verdicts = dict(zip(vectors[0], vectors[1])), rule.verdicts(state)
+    rows, verdicts, ages = dict(zip(vectors[0], vectors[1])), rule.verdicts(state), updates_since_archived(state)
     degrees: dict[tuple[str, str], int] = {}
     for r in state.relations.values():
         for mid in (r.src, r.dst):
@@ -80,8 +80,8 @@ def examples(state: State, vectors: Vectors, rule: CandidateRule, labels: Mappin
         if m.mid not in rows:
             raise ValueError(f"patient {m.patient_id!r}: {m.mid} has no vector; read the state and the vectors again")
         out.append(Example(m.patient_id, m.mid, concept_type(m), m.attribute or "none", verdicts[m.mid] is None,
-                           m.store == "HISTORY", np.asarray(rows[m.mid], np.float64), _describe(state, m, degrees),
-                           label))
+                           m.store == "HISTORY", np.asarray(rows[m.mid], np.float64),
+                           _describe(state, m, ages.get(m.mid, 0), degrees), label))
     return out
 
 
@@ -92,11 +92,29 @@ def split(types: Iterable[str], shares: Sequence[float] = (0.5, 0.3, 0.2), seed:
     return {t: "train" if i < first else "calibration" if i < second else "test" for i, t in enumerate(order)}
 
 
+def parts(rows: Sequence[Example], unit: str = "type", shares: Sequence[float] = (0.5, 0.3, 0.2), seed: int = 0
+          ) -> dict[str, list[Example]]:
+    """train, calibration and test -> examples whose `concept_type` names the unit of the bound.
+
+    "type": types are whole in one part, across patients. "patient": patients are, and a unit is one patient's type,
+    named by a hash.
+    """
+    if unit == "patient":
+        of = split((e.patient_id for e in rows), shares, seed)
+        named = [dataclasses.replace(e, concept_type=canonical.identifier("u", e.patient_id, e.concept_type))
+                 for e in rows]
+        where = [of[e.patient_id] for e in rows]
+    else:
+        of = split((e.concept_type for e in rows), shares, seed)
+        named, where = list(rows), [of[e.concept_type] for e in rows]
+    return {part: [e for e, w in zip(named, where) if w == part] for part in ("train", "calibration", "test")}
+
+
 @dataclasses.dataclass(frozen=True)
 class Scorer:
     """Principal components of the embedding and the other features -> P(safe to forget).
 
-    mean: [dim]; components: [c][dim]. names: of the other features. types: those it was trained on.
+    mean: [dim]; components: [c][dim]. names: of the other features. types: the units it was trained on.
     """
 
     names: tuple[str, ...]

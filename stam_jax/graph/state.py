@@ -327,8 +327,8 @@ class State:
                 refuse(f"{t.successor} starts {s.clinical_time.start}, before {m.clinical_time.start}")
             if any(link.mid == t.mid for link in self.chain(t.successor)):
                 refuse(f"{t.successor} is followed by {t.mid} itself")
-        if t.evidence_rid is not None and t.evidence_rid not in self.relations:
-            refuse(f"relation {t.evidence_rid} is not there")
+        if (lost := next((rid for rid in t.way if rid not in self.relations), None)) is not None:
+            refuse(f"relation {lost} is not there")
         if t.reason == "EXPIRED" and not any(
                 e.date and m.clinical_time.ended_before(e.date) for e in reversed(self.entries.values())):
             refuse(f"no entry is dated after its end {m.clinical_time.end}")

@@ -46,7 +46,8 @@ class Transition:
     order: "known", or "assumed" where clinical time did not decide which of the two is later.
     decided_by: `rule`, `model`, `user` or `store`, with a detail after a colon (`rule:R9`, `model:C2 RESOLVED N1`);
         it outlives an erasure, so no words of the record belong into it.
-    evidence_rid: the relation along which it was archived. score, tau, calibration_id: of the deletion gate.
+    evidence_rid: the relation along which it was archived, the last one of the way from the new memory; via: those
+        before it on the way, the first one first. score, tau, calibration_id: of the deletion gate.
     tid (`t<update_seq>.<place in the update>`), update_seq: given by the commit.
 
     Raises: RecordError naming the field; IllegalTransition: no such move, or its reason lacks or forbids a field.
@@ -66,6 +67,7 @@ class Transition:
     calibration_id: str | None = None
     tid: str | None = None
     update_seq: int = 0
+    via: tuple[str, ...] = ()
 
     def __post_init__(self):
         canonical.text(self.mid, "mid")
@@ -77,6 +79,7 @@ class Transition:
         for name in ("successor", "evidence_rid", "calibration_id", "tid"):
             canonical.text(getattr(self, name), name, optional=True)
         object.__setattr__(self, "also_by", canonical.sequence(self.also_by, "also_by", str))
+        object.__setattr__(self, "via", canonical.sequence(self.via, "via", str))
         canonical.integer(self.update_seq, "update_seq", 0)
         for name in ("score", "tau"):
             canonical.share(getattr(self, name), name, optional=True)
@@ -100,6 +103,8 @@ class Transition:
             refuse("has no successor")
         if self.mid in (self.successor, *self.also_by):
             refuse("a memory does not follow itself")
+        if self.via and self.evidence_rid is None:
+            refuse("a way needs its last relation")
         if self.reason == "CALIBRATED_GATE":
             if self.score is None or self.tau is None or self.calibration_id is None:
                 refuse("needs score, tau and calibration_id")
@@ -109,6 +114,11 @@ class Transition:
             refuse("score, tau and calibration_id belong to CALIBRATED_GATE")
         if self.reason == "ERASURE_REQUEST" and self.decided_by.split(":")[0] != "user":
             refuse(f"got decided_by {self.decided_by!r}, only a user erases")
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        """rids of the relations from the new memory to this one; empty where there were none."""
+        return () if self.evidence_rid is None else (*self.via, self.evidence_rid)
 
     @classmethod
     def from_dict(cls, raw: Any, where: str = "transition") -> Transition:

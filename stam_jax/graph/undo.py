@@ -2,15 +2,17 @@
 
 What the earlier update inserted goes to HISTORY as CORRECTED, what it archived is reinstated, its relations and
 confirmations are withdrawn, its entries are marked as reverted. Undoing an undo brings all of it back. A deletion
-cannot be undone. Standard library only.
+cannot be undone. A single memory that was archived wrongly is reinstated by a user, in words that stay with it.
+Standard library only.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stam_jax.graph.memory import Entry, Provenance
 from stam_jax.graph.transitions import Transition, archive, reinstate
-from stam_jax.graph.update import Confirmation, Mark, Status, Update
+from stam_jax.graph.update import Commit, Confirmation, Mark, Status, Update
 
 if TYPE_CHECKING:
     from stam_jax.graph.state import State
@@ -47,7 +49,8 @@ def dependents(updates: Sequence[Update], seq: int) -> list[int]:
 
     def builds(u: Update) -> bool:
         return (
-            any(t.mid in moved or inserted & {t.successor, *t.also_by} or t.evidence_rid in rids for t in u.transitions)
+            any(t.mid in moved or inserted & {t.successor, *t.also_by} or not rids.isdisjoint(t.way)
+                for t in u.transitions)
             or any(c.mid in inserted for c in (*u.confirmations, *u.retractions))
             or any(s.entry_key in keys for s in u.statuses)
             or any(p.entry_key in keys for m in (*u.memories, *u.confirmations) for p in getattr(m, "provenance", ()))
@@ -124,6 +127,32 @@ def compensation(state: State, seq: int, *, by: str = "user:undo") -> Update:
                   *(Status(s.entry_key, before.entries[s.entry_key].status) for s in base.statuses
                     if s.entry_key in before.entries)),
     ).numbered()
+
+
+def reinstatement(state: State, mid: str, why: str, *, by: str = "user:reinstate") -> Commit:
+    """What says that a memory in HISTORY holds after all.
+
+    `why`, in a user's words, is an entry of its own and one more place that the memory cites: it is erased with it, and
+    an undo of the update takes both back.
+
+    Raises: LookupError: no such memory; UndoRefused: it holds, or it is over by its own planned end; ValueError: no
+        words.
+    """
+    m, standing = state.memory(mid), state.standing(mid)
+    if standing is None:
+        raise UndoRefused(f"{mid} holds already")
+    if standing.reason == "EXPIRED":
+        raise UndoRefused(f"{mid} ended on {m.clinical_time.end}, as was planned; what goes on needs an entry that says "
+                          "so")
+    if not why.strip():
+        raise ValueError("a reinstatement needs words that say why")
+    head = f"{mid} holds again (update {state.version + 1}): "
+    entry = Entry.of(state.patient_id, f"reinstatement/{state.version + 1}", "reinstatement", head + why.strip(),
+                     author_role="user")
+    span = Provenance.of(entry, len(head), len(entry.text))
+    marks = (Mark(mid, m.flags - {"deletion_proposed"}),) if "deletion_proposed" in m.flags else ()
+    return Commit(state.patient_id, state.version, (entry,), transitions=(reinstate(mid, decided_by=by),),
+                  confirmations=(Confirmation(mid, (span,)),), marks=marks)
 
 
 def _again(state: State, t: Transition, by: str) -> Transition:

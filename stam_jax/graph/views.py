@@ -104,6 +104,6 @@ def explain(state: State, mid: str) -> Why:
     return Why(
         mid, state.places[mid], record, record.update_seq if here else record.inserted_seq,
         tuple((state.entries[p.entry_key], p) for p in record.provenance) if here else (), moves,
-        {t.evidence_rid: state.relations[t.evidence_rid] for t in moves if t.evidence_rid in state.relations},
+        {rid: state.relations[rid] for t in moves for rid in t.way if rid in state.relations},
         tuple(link.mid for link in state.chain(mid)),
     )

@@ -1,8 +1,9 @@
 """The history gate: serve HISTORY beside ACTIVE only where it is likely to change the answer.
 
-    rows = replay.read("replay.jsonl")
+    rows = list(rehearse(questions, searches, reader, config))        # both arms answer
     gate = Gate.fit(rows, lam=0.05)
-    packet = serve(found, gate, config, question, reader.count)
+    judged = gate.report(rows_of_other_patients)
+    packet, p = serve(found, gate, config, question, reader.count)
 
 It reads similarities of the search and nothing of the text; words of the question are an optional group. Nothing here
 changes a packet: BOTH is served as it is, or ACTIVE is. NumPy and SciPy, no JAX.
@@ -13,7 +14,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from stam_jax.config import ReadConfig
 from stam_jax.graph import canonical
 from stam_jax.history import replay
 from stam_jax.history.logistic import Logistic
-from stam_jax.history.replay import Replay
-from stam_jax.history.threshold import LAMBDAS, best, macro_weights
+from stam_jax.history.replay import Asked, Replay, Served
+from stam_jax.history.threshold import LAMBDAS, Cut, best, macro_weights
+from stam_jax.metrics import token_f1
+from stam_jax.read.answer import Reader
 from stam_jax.read.intent import has
 from stam_jax.read.packet import Packet
 from stam_jax.read.search import Found, packet
@@ -38,7 +41,8 @@ _CUES = {"cue_past": r"before|previous|prior|former|used to|original|earlier|his
          "cue_now": r"current|\bnow\b|today|at present|still|latest|most recent"}
 CUES = tuple(_CUES)
 _NEAR = 0.05
-SCHEMA = "gate/1"
+SCHEMA = "gate/2"
+_BATCH = 64  # questions that a reader is asked at once
 
 
 def features(found: Found, config: ReadConfig, question: str | None = None) -> dict[str, float]:
@@ -57,6 +61,29 @@ def features(found: Found, config: ReadConfig, question: str | None = None) -> d
     if question is not None:
         out |= {name: float(has(words, question)) for name, words in _CUES.items()}
     return out
+
+
+def rehearse(questions: Sequence[Asked], searches: Iterable[Found], reader: Reader, config: ReadConfig, *,
+             judge: Callable[[str, Sequence[str]], float] | None = None) -> Iterator[Replay]:
+    """Both arms, and ACTIVE filled up, answer each question. searches: one a question, in their order.
+
+    judge: (answer, right answers) -> 0 or 1; without it answers are scored by token F1.
+    Raises: ValueError: the reader failed on a question.
+    """
+    score, searches = judge or token_f1, iter(searches)
+    for first in range(0, len(questions), _BATCH):
+        some = questions[first:first + _BATCH]
+        found = [next(searches) for _ in some]
+        packets = [packet(f, arm, config, reader.count) for f in found for arm in ("ACTIVE", "BOTH", "REFILLED")]
+        answers = reader.answer([q.text for q in some for _ in range(3)], packets)
+        for i, q in enumerate(some):
+            own = answers[3 * i:3 * i + 3]
+            if failed := [a.error for a in own if a.error]:
+                raise ValueError(f"question {q.question_id!r}: {failed[0]}")
+            active, both, refilled = (Served(a.packet_sha256, a.text, float(score(a.text, q.answers)), max(a.tokens, 1))
+                                      for a in own)
+            yield Replay(q.question_id, q.patient_id, q.type, features(found[i], config, q.text), active, both,
+                         sum(x.place == "HISTORY" for x in packets[3 * i + 1].items), judge is not None, refilled)
 
 
 # ---- fitting ------------------------------------------------------------------------------------------------------
@@ -109,7 +136,9 @@ def crossfit(rows: Sequence[Replay], names: Sequence[str] = FEATURES, *, k: int 
 class Gate:
     """A fitted gate with its threshold frozen.
 
-    threshold: HISTORY is served where p >= it. lam: the price of tokens it was chosen for. replay_sha256: of the rows.
+    threshold: HISTORY is served where p >= it. lam: the price of a prompt it was chosen for. replay_sha256: of the rows
+    it was fitted on; patients: hashes of their patients. macro: the score is a mean over types of question. price: what
+    a prompt's cost is counted in: "tokens", or the name of the model whose prefill operations they are.
     """
 
     names: tuple[str, ...]
@@ -117,27 +146,52 @@ class Gate:
     threshold: float
     lam: float
     replay_sha256: str
+    patients: frozenset[str] = frozenset()
+    macro: bool = False
+    price: str = "tokens"
 
     @classmethod
     def fit(cls, rows: Sequence[Replay], *, lam: float, names: Sequence[str] = FEATURES, macro: bool = False,
-            k: int = 5, l2: float = 1.0, seed: int = 0, cost: Callable[[int], float] = float) -> Gate:
+            k: int = 5, l2: float = 1.0, seed: int = 0, cost: Callable[[int], float] = float, price: str = "tokens"
+            ) -> Gate:
         """The threshold is chosen on probabilities of patients that the model had not seen; then all rows are fitted.
 
-        cost: prompt tokens -> cost (`core_jax.models.cost.prefill_flops` of a config; tokens unless given).
+        cost: prompt tokens -> cost (`core_jax.models.cost.prefill_flops` of a config; tokens unless given); price: its
+        name.
         Raises: ValueError: fewer patients than folds, HISTORY serves nothing.
         """
         rows = list(rows)
         cut = _cut(rows, crossfit(rows, names, k=k, l2=l2, seed=seed), lam, macro, cost)
-        return cls(tuple(names), _learn(rows, names, l2), cut.threshold, lam, replay.digest(rows))
+        return cls(tuple(names), _learn(rows, names, l2), cut.threshold, lam, replay.digest(rows),
+                   frozenset(_mark(r.patient_id) for r in rows), macro, price)
 
     def probability(self, numbers: dict[str, float]) -> float:
         """P(the arms answer differently) of one question's features."""
         return float(self.model.predict(np.array([[numbers[n] for n in self.names]]))[0])
 
+    def serves(self, rows: Sequence[Replay]) -> np.ndarray:
+        """Which rows are served HISTORY: bool [n], False where HISTORY has nothing."""
+        return (_predict(self.model, rows, self.names) >= self.threshold) & np.array([r.history > 0 for r in rows])
+
+    def report(self, rows: Sequence[Replay], *, flops: Callable[[int], float] | None = None) -> dict[str, Any]:
+        """What the gate as it stands does to a replay: as `report`, with one row and nothing fitted.
+
+        `unseen`: no row is of a patient on whom it was fitted; else the figures flatter it.
+        Raises: ValueError: no question.
+        """
+        if not (rows := list(rows)):
+            raise ValueError("got no question")
+        seen = sum(_mark(r.patient_id) in self.patients for r in rows)
+        row = {"lambda": self.lam, "threshold": _plain(self.threshold), "price": self.price, "macro": self.macro,
+               **_judged(rows, self.serves(rows), self.macro, flops)}
+        return _told(rows, self.names) | {
+            "rows": [row], "unseen": not seen and replay.digest(rows) != self.replay_sha256,
+            "questions_of_fitted_patients": seen}
+
     def save(self, path: str | os.PathLike) -> None:
         raw = {"schema": SCHEMA, "features": list(self.names), "model": self.model.to_dict(), "lam": self.lam,
-               "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
-               "replay_sha256": self.replay_sha256}
+               "threshold": _plain(self.threshold), "replay_sha256": self.replay_sha256,
+               "patients": sorted(self.patients), "macro": self.macro, "price": self.price}
         with atomic_write(path) as f:
             f.write(json.dumps(raw, indent=1, allow_nan=False) + "\n")
 
@@ -152,15 +206,26 @@ class Gate:
             model = Logistic.from_dict(raw.get("model"), "model")
             if len(names) != len(model.weights) or set(names) - {*FEATURES, *CUES}:
                 raise RecordError(f"got {list(names)!r:.200} and {len(model.weights)} weights", field="features")
-            canonical.text(raw.get("replay_sha256"), "replay_sha256")
+            for name in ("replay_sha256", "price"):
+                canonical.text(raw.get(name), name)
+            canonical.truth(raw.get("macro"), "macro")
+            patients = frozenset(canonical.sequence(raw.get("patients"), "patients", str))
             threshold, lam = float(raw["threshold"]), float(raw["lam"])
             if math.isnan(threshold) or not 0 <= lam < math.inf:
                 raise RecordError(f"got threshold {threshold} and lam {lam}", field="threshold")
-            return cls(names, model, threshold, lam, raw["replay_sha256"])
+            return cls(names, model, threshold, lam, raw["replay_sha256"], patients, raw["macro"], raw["price"])
         except RecordError as e:
             raise RecordError(e.message, file=path, field=e.field) from None
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise RecordError(f"is no gate: {e!r:.120}", file=path) from None
+
+
+def _mark(patient_id: str) -> str:
+    return canonical.identifier("p", patient_id)
+
+
+def _plain(threshold: float) -> float | str:
+    return threshold if math.isfinite(threshold) else str(threshold)
 
 
 def serve(found: Found, gate: Gate, config: ReadConfig, question: str, count: Callable[[str], int] | None = None
@@ -178,7 +243,7 @@ def serve(found: Found, gate: Gate, config: ReadConfig, question: str, count: Ca
 
 # ---- judging ------------------------------------------------------------------------------------------------------
 
-def _cut(rows: Sequence[Replay], p: np.ndarray, lam: float, macro: bool, cost: Callable[[int], float]):
+def _cut(rows: Sequence[Replay], p: np.ndarray, lam: float, macro: bool, cost: Callable[[int], float]) -> Cut:
     return best(p, [r.active.score for r in rows], [r.both.score for r in rows], [cost(r.active.tokens) for r in rows],
                 [cost(r.both.tokens) for r in rows], lam=lam,
                 weights=macro_weights([r.type for r in rows]) if macro else None)
@@ -199,40 +264,51 @@ def report(rows: Sequence[Replay], *, lambdas: Sequence[float] = LAMBDAS, names:
     rows = list(rows)
     cost = flops or float
     of = np.array(folds([r.patient_id for r in rows], k, seed))
-    weights = macro_weights([r.type for r in rows]) if macro else np.full(len(rows), 1.0 / len(rows))
     held: list[tuple[np.ndarray, np.ndarray, list[Replay], np.ndarray]] = []
     for f in range(k):
         train, test = ([r for r, g in zip(rows, of) if (g == f) == inside] for inside in (False, True))
         inner = crossfit(train, names, k=min(k, len({r.patient_id for r in train})), l2=l2, seed=seed)
         held.append((of == f, _predict(_learn(train, names, l2), test, names), train, inner))
-    served = {arm: np.array([getattr(r, arm).score for r in rows], np.float64) for arm in ("active", "both")}
-    tokens = {arm: np.array([getattr(r, arm).tokens for r in rows], np.float64) for arm in ("active", "both")}
-    asked = np.array([r.history > 0 for r in rows])
-    table = []
+    table, known = [], {}  # prices that serve the same are judged once
     for lam in lambdas:
         both, cuts = np.zeros(len(rows), bool), []
         for inside, p, train, inner in held:
             cut = _cut(train, inner, lam, macro, cost)
             cuts.append(cut.threshold)
             both[inside] = p >= cut.threshold
-        both &= asked
-        score = np.where(both, served["both"], served["active"])
-        used = np.where(both, tokens["both"], tokens["active"])
-        table.append({
-            "lambda": lam, "thresholds": [t if math.isfinite(t) else str(t) for t in cuts],
-            "skip_rate": float((asked & ~both).sum() / max(asked.sum(), 1)), "asked": int(asked.sum()),
-            "score": float(weights @ score), "score_both": float(weights @ served["both"]),
-            "score_active": float(weights @ served["active"]),
-            "change": _paired(score, served["both"], [r.type for r in rows] if macro else None),
-            "tokens": float(used.mean()), "tokens_both": float(tokens["both"].mean()),
-            "tokens_saved": float(1 - used.sum() / tokens["both"].sum())} | ({} if flops is None else _operations(
-                flops, used, tokens["both"])))
+        both &= np.array([r.history > 0 for r in rows])
+        if (served := both.tobytes()) not in known:
+            known[served] = _judged(rows, both, macro, flops)
+        table.append({"lambda": lam, "thresholds": [_plain(t) for t in cuts], **known[served]})
+    return _told(rows, names) | {"rows": table}
+
+
+def _told(rows: Sequence[Replay], names: Sequence[str]) -> dict[str, Any]:
+    """What a report says of its rows, whatever gate it judges."""
     refilled = [r for r in rows if r.refilled is not None]
     critical = sum(r.both.score > 0.5 >= r.refilled.score for r in refilled)
     harmful = sum(r.refilled.score > 0.5 >= r.both.score for r in refilled)
     return {"questions": len(rows), "patients": len({r.patient_id for r in rows}), "features": list(names),
-            "needs_history": sum(r.needs_history for r in rows), "replay_sha256": replay.digest(rows), "rows": table,
+            "needs_history": sum(r.needs_history for r in rows), "replay_sha256": replay.digest(rows),
             "refilled": len(refilled), "history_critical": critical, "history_harmful": harmful}
+
+
+def _judged(rows: Sequence[Replay], both: np.ndarray, macro: bool, flops: Callable[[int], float] | None
+            ) -> dict[str, Any]:
+    """both: bool [n], which rows are served HISTORY."""
+    weights = macro_weights([r.type for r in rows]) if macro else np.full(len(rows), 1.0 / len(rows))
+    served = {arm: np.array([getattr(r, arm).score for r in rows], np.float64) for arm in ("active", "both")}
+    tokens = {arm: np.array([getattr(r, arm).tokens for r in rows], np.float64) for arm in ("active", "both")}
+    asked = np.array([r.history > 0 for r in rows])
+    score = np.where(both, served["both"], served["active"])
+    used = np.where(both, tokens["both"], tokens["active"])
+    return {"skip_rate": float((asked & ~both).sum() / max(asked.sum(), 1)), "asked": int(asked.sum()),
+            "score": float(weights @ score), "score_both": float(weights @ served["both"]),
+            "score_active": float(weights @ served["active"]),
+            "change": _paired(score, served["both"], [r.type for r in rows] if macro else None),
+            "tokens": float(used.mean()), "tokens_both": float(tokens["both"].mean()),
+            "tokens_saved": float(1 - used.sum() / tokens["both"].sum())} | (
+                {} if flops is None else _operations(flops, used, tokens["both"]))
 
 
 def _operations(flops: Callable[[int], float], used: np.ndarray, both: np.ndarray) -> dict[str, float]:

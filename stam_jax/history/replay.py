@@ -16,6 +16,17 @@ AGREE = 0.9  # token F1 of two answers from which they are one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with answers that are equally right."""
+
+    question_id: str
+    patient_id: str
+    type: str
+    text: str
+    answers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Served:
     """One arm's answer. score: in [0, 1]. tokens: of its prompt, as the reader counts."""
 
@@ -35,9 +46,9 @@ class Served:
 class Replay:
     """One question under both arms.
 
-    features: name -> number (`stam_jax.history.gate.features`). judged: the scores are right or wrong (0 or 1), so that arms
-    are compared by them, not by their words. history: how many memories of HISTORY are in the BOTH packet. refilled:
-    the arm that serves ACTIVE alone, filled up, where it was run.
+    features: name -> number (`stam_jax.history.gate.features`). judged: the scores are right or wrong (0 or 1), so that
+    arms are compared by them, not by their words. history: how many memories of HISTORY are in the BOTH packet.
+    refilled: the arm that serves ACTIVE alone, filled up, where it was run.
     """
 
     question_id: str

@@ -9,7 +9,7 @@ from typing import Any
 
 from stam_jax.graph import views
 from stam_jax.graph.clinical_time import bounds
-from stam_jax.graph.memory import Entry, Memory
+from stam_jax.graph.memory import Entry, Memory, Provenance
 from stam_jax.graph.state import State
 from stam_jax.graph.transitions import Transition
 from stam_jax.graph.undo import effective
@@ -144,17 +144,26 @@ def _tombstone(state: State, mid: str, mids: dict[str, int]) -> dict[str, Any]:
 
 
 def _move(state: State, t: Transition, mids: dict[str, int], ends: list[list[int] | None]) -> dict[str, Any]:
-    """One transition. also: others that would have archived it too."""
+    """One transition. also: others that would have archived it too; along: the relations from the new memory to it, in
+    order; given: what a user said for a reinstatement."""
     dates = [e.date for key, e in state.entries.items() if state.entry_seq[key] == t.update_seq and e.date]
-    along = state.relations.get(t.evidence_rid or "")
+    along = [r for rid in t.way if (r := state.relations.get(rid)) is not None]
+    given = [state.entries[p.entry_key].text[p.start:p.end] for p in _provenance(state, t)]
     return {
         "seq": t.update_seq, "to": t.to, "reason": t.reason, "words": wording.reason(t),
         "successor": mids.get(t.successor or ""), "also": [mids[m] for m in t.also_by if m in mids],
         "by": wording.decider(t.decided_by), "line": t.decided_by, "assumed": t.order == "assumed",
-        "along": None if along is None else [mids[along.src], mids[along.dst], wording.relation(along.type)[0]],
+        "along": [[mids[r.src], mids[r.dst], wording.relation(r.type)[0]] for r in along], "given": " ".join(given),
         "score": None if t.score is None else f"score {t.score:.4f}, threshold {t.tau:.4f}, {t.calibration_id}",
         "date": wording.date(max(dates)) if dates else "", "ends": ends,
     }
+
+
+def _provenance(state: State, t: Transition) -> list[Provenance]:
+    """Of the words that a user gave for a reinstatement."""
+    if t.reason != "REINSTATED" or t.mid not in state.memories:
+        return []
+    return [p for p in state.memories[t.mid].provenance if state.entry_seq[p.entry_key] == t.update_seq]
 
 
 # ---- lanes ------------------------------------------------------------------------------------------------------

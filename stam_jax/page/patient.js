@@ -409,7 +409,8 @@
       const li = make("li", {}, make("b", {}, t.words), " ");
       if (t.successor !== null) li.append(jump(t.successor));
       li.append(make("span", { class: "hint" }, `${t.date ? t.date + ", " : ""}update ${t.seq}, decided by ${t.by}${t.assumed ? "; which of the two is later was assumed" : ""}${t.score ? "; " + t.score : ""}`));
-      if (t.along) li.append(make("span", { class: "hint" }, "along the relation: ", make("i", {}, short(t.along[0])), ` ${t.along[2]} `, make("i", {}, short(t.along[1]))));
+      if (t.given) li.append(make("span", { class: "hint" }, `because: ${t.given}`));
+      t.along.forEach(([src, dst, words], n) => li.append(make("span", { class: "hint" }, n ? "and then: " : "along the relation: ", make("i", {}, short(src)), ` ${words} `, make("i", {}, short(dst)))));
       if (t.also.length) li.append(make("span", { class: "hint" }, "also by: " + t.also.map(short).join("; ")));
       li.append(make("span", { class: "code" }, t.line));
       list.append(li);

@@ -4,6 +4,7 @@ Standard library only.
 """
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +16,7 @@ from stam_jax.graph.views import DateView, Why
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 _WORDS = {"SUPERSEDED": "replaced by", "RESTATED": "said again by", "CORRECTED": "corrected by", "RESOLVED": "ended by",
-          "PRIOR_STATE": "older than", "EXPIRED": "its planned end came"}
+          "PRIOR_STATE": "older than", "EXPIRED": "its planned end came", "REINSTATED": "holds again"}
 
 
 def clean(text: str) -> str:
@@ -83,11 +84,26 @@ def why(found: Why, state_: State) -> Iterator[str]:
     for entry, span in found.sources:
         yield f"  says: {clean(entry.source_id)} ({entry.date or 'undated'}, {clean(entry.kind)}): {quoted(entry, span)}"
     for t in found.transitions:
-        grounds = f" along {found.relations[t.evidence_rid].type}" if t.evidence_rid in found.relations else ""
         assumed = ", which of the two is later was assumed" if t.order == "assumed" else ""
-        yield f"  update {t.update_seq}: {_reason(state_, t)} (decided by {t.decided_by}{grounds}{assumed})"
+        yield (f"  update {t.update_seq}: {_reason(state_, t)} (decided by {t.decided_by}{_along(found, t, state_)}{assumed})"
+               + "".join(f": {quoted(e, span)}" for e, span in given(found, t, state_)))
     if len(found.chain) > 1:
         yield "  leads to: " + " -> ".join(found.chain[1:])
+
+
+def given(found: Why, t: Transition, state_: State) -> list[tuple[Entry, Provenance]]:
+    """The words that a user gave for a reinstatement."""
+    return [(e, p) for e, p in found.sources if t.reason == "REINSTATED" and state_.entry_seq[e.entry_key] == t.update_seq]
+
+
+def _along(found: Why, t: Transition, state_: State) -> str:
+    """The way from the new memory to this one, with what stands between its relations."""
+    way = [found.relations[rid] for rid in t.way if rid in found.relations]
+    out = f" along {way[0].type}" if way else ""
+    for before, after in itertools.pairwise(way):
+        out += "".join(f" to {clean(state_.memories[mid].text)} ({mid})" for mid in sorted({before.src, before.dst} & {after.src, after.dst}))
+        out += f" and from there {after.type}"
+    return out
 
 
 def quoted(entry: Entry, span: Provenance) -> str:

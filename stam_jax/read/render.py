@@ -43,9 +43,14 @@ def label(past: Past) -> str:
     return f"(past: {words}{f' on {past.on}' if past.on else ''})"
 
 
+def head(m: Memory) -> str:
+    """What every line of a memory begins with: its date and what it says."""
+    return f"[{m.clinical_time.start or 'date unknown'}] {one_line(m.text)}"
+
+
 def line(item: Item, *, labels: bool = True, spans: bool = False) -> str:
     """One item. labels: say beside a past memory what followed it. spans: add the words of its source."""
-    out = f"[{item.memory.clinical_time.start or 'date unknown'}] {one_line(item.memory.text)}"
+    out = head(item.memory)
     if labels and item.past is not None:
         out += " " + label(item.past)
     if spans and item.source:

@@ -2,7 +2,7 @@
 
 A sample is a patient, a session an entry of lines `Speaker: text`, each followed by its turn id in brackets, so that
 what a packet cites can be compared with the evidence of a question (`D3:7` is turn 7 of session 3). A picture's caption
-stands beside what was said.
+stands beside what was said. A category is LoCoMo's number, or the name of a type (`longitudinal_progression`).
 """
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from stam_jax.graph.memory import Entry
 from stam_jax.readers.json_document import Document
 
 _TURN_ID = re.compile(r"\[(D\d+:\d+)\]$", re.MULTILINE)
+ADVERSARIAL = (5, "adversarial")  # categories of questions that the talk does not answer
 _CLOCKS = ("%I:%M %p on %d %B, %Y", "%d %B, %Y", "%B %d, %Y", "%d %B %Y")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """answer: of category 5 it may be the wrong one that an adversary expects. evidence: turn ids; what is none
-    stays as it stands, and is never found."""
+    """answer: of an adversarial one, what the adversary expects, where the file has it. category: 1 to 5, or a type's
+    name. evidence: turn ids; what is none stays as it stands, and is never found."""
 
     question_id: str
     text: str
     answer: str
-    category: int
+    category: int | str
     evidence: tuple[str, ...]
 
 
@@ -41,7 +42,8 @@ class Sample:
 
 def samples(path: str | os.PathLike) -> Iterator[Sample]:
     """Samples of a file, in its order. Raises: RecordError with file and field: a missing or mistyped field, a session
-    without a date of its own, a date in no known form, two samples or turns of one id, a category outside 1 to 5."""
+    without a date of its own, a date in no known form, two samples or turns of one id, a category that is neither 1 to
+    5 nor a name."""
     document = Document(path)
     seen: set[str] = set()
     for i, raw in enumerate(document.check(document.root, list, "the document")):
@@ -103,14 +105,16 @@ def _date(document: Document, text: str, field: str) -> str:
 def _questions(document: Document, raw: dict, where: str, patient: str) -> Iterator[Question]:
     for j, item in enumerate(document.get(raw, "qa", list, where)):
         at = f"{where}.qa[{j}]"
-        category = document.get(item, "category", int, at)
-        if category not in (1, 2, 3, 4, 5):
-            document.fail(f"got {category}, expected 1 to 5", f"{at}.category")
-        answer = item.get("answer", item.get("adversarial_answer") if category == 5 else None)
+        category = document.check(item, dict, at).get("category")
+        if not (category.strip() if isinstance(category, str) else type(category) is int and 1 <= category <= 5):
+            document.fail(f"got {category!r:.60}, expected 1 to 5, or the name of a type", f"{at}.category")
+        answer = item.get("answer")
+        if category in ADVERSARIAL and item.get("adversarial_answer") is not None:
+            answer = item["adversarial_answer"]
         if not isinstance(answer, (str, int, float)) or isinstance(answer, bool):
             document.fail(f"got {type(answer).__name__}, expected a string or a number", f"{at}.answer")
         evidence = document.get(item, "evidence", list, at, optional=True) or []
         for k, name in enumerate(evidence):
             document.check(name, str, f"{at}.evidence[{k}]")
-        named = tuple(dict.fromkeys(n for e in evidence for n in re.findall(r"D\d+:\d+", e) or [e]))
-        yield Question(f"{patient}/{j}", document.get(item, "question", str, at), str(answer), category, named)
+        said = tuple(dict.fromkeys(n for e in evidence for n in re.findall(r"D\d+:\d+", e) or [e]))
+        yield Question(f"{patient}/{j}", document.get(item, "question", str, at), str(answer), category, said)

@@ -86,17 +86,21 @@ class Persona:
 
 
 def personas(folder: str | os.PathLike, *, language: str = "en", noise: bool = False) -> Iterator[Persona]:
-    """Personas in the order of their numbers. noise: with the distractor sessions, as
-    `generated_dialogues_with_noise.json` has them.
+    """Personas in the order of their numbers; of a folder that is a persona's own, this one. noise: with the distractor
+    sessions, as `generated_dialogues_with_noise.json` has them.
 
     Raises: RecordError with file and field: no persona, a missing or mistyped field, two sessions of one number, a
         query of an unknown type, one without a right answer, or one whose session is not among the dialogues.
     """
     if language not in _ROLES:
         raise ValueError(f"language: got {language!r}, expected one of {sorted(_ROLES)}")
-    folder = os.fspath(folder)
-    found = sorted((int(m[1]), name) for name in (os.listdir(folder) if os.path.isdir(folder) else ())
-                   if (m := re.fullmatch(r"persona_(\d+)", name)))
+    folder = os.path.abspath(folder)
+    if re.fullmatch(r"persona_\d+", os.path.basename(folder)) and os.path.isdir(os.path.join(folder, "eval")):
+        folder, own = os.path.split(folder)
+        names = [own]
+    else:
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = sorted((int(m[1]), name) for name in names if (m := re.fullmatch(r"persona_(\d+)", name)))
     if not found:
         raise RecordError("no folder persona_<number> in it", file=folder)
     for _, name in found:

@@ -141,7 +141,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     """Drafts, the places whose names are reactions or allergens, and the starts of drug names that are allergens."""
     text = scene.text
     if none := _NONE.search(text):
-        start, end = (0, len(text))
+        start, end = _item(scene, none.start(), none.end())
         return (
             [
                 scene.draft(
@@ -154,8 +154,8 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
                     experiencer=scene.experiencer(none.start(), none.end()),
                 )
             ],
-            [(0, len(text))],
-            frozenset(),
+            [(start, end)],
+            frozenset(m.start for m in scene.of_kind("drug") if start <= m.start < end),
         )
     listed = scene.sentence.section == "allergy"
     word = _ALLERGY.search(text)
@@ -238,6 +238,18 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
     places = [(r.start(), r.end()) for r in reactions] + [(a.start, a.end) for a in agents]
     stopped = cues.STOP.search(text) is not None and word is not None and "intoler" in word.group()
     return out, places, frozenset() if stopped else frozenset(a.start for a in agents)
+
+
+def _item(scene: Scene, start: int, end: int) -> tuple[int, int]:
+    """The item of a list around [start, end): "HTN, NKDA, ASA 81"; the whole sentence where it has no other drug or
+    problem that is not about allergies."""
+    text = scene.text
+    first = max(text.rfind(",", 0, start), text.rfind(";", 0, start)) + 1
+    stop = min((at for c in ",;" if (at := text.find(c, end)) >= 0), default=len(text))
+    others = [m for m in scene.of_kind("drug", "problem", "measure", "procedure") if not start <= m.start < end]
+    if any(first <= m.start < stop for m in others) or not others or _ALLERGY.search(text[:start] + text[end:]):
+        return 0, len(text)
+    return first, stop
 
 
 def _told(scene: Scene, reactions: list[re.Match], begin: int, stop: int, agent: Mention, alone: bool):

@@ -18,7 +18,7 @@ _RELATIVE = (
     r"|stepfather|"
     r"kids?|sib|mgm|mgf|pgm|pgf)"
 )
-RELATIVE = re.compile(rf"\b{_RELATIVE}\b(?:'s)?")
+RELATIVE = re.compile(rf"(?<!well[- ])\b{_RELATIVE}\b(?:'s)?")
 _STRANGER = re.compile(
     r"\b(?:neighbou?rs?|friends?|roommates?|co-?workers?|colleagues?|boss|girlfriend|boyfriend"
     r"|another patient|"
@@ -37,7 +37,7 @@ _INFORMANT_BEFORE = re.compile(
     r"|moved in with|accompanied by|"
     r"according to|per|called|call|spoke (?:to|with)|discussed (?:it |this )?with"
     r"|brought (?:in |here )?by|cared for by|told|contact|"
-    r"notify|via|through|with|visit(?:ed|s|ing)?|from|by|help of|assist(?:ed|ance) (?:by"
+    r"notify|via|through|with|w/|visit(?:ed|s|ing)?|from|by|help of|assist(?:ed|ance) (?:by"
     r"|of)|supervised by|to|care of|cares? for|caring for|ask)"
     r"(?: (?:a|an|the|his|her|my|your|their|elderly|one|both|two|three|adult|and))*[ ]*)$"
 )
@@ -140,7 +140,8 @@ _MAYBE = re.compile(
     r"|discuss(?:ed)? (?:possibly |potentially |the option of )?(?:starting|increasing|adding|raising"
     r"|stopping|switching|reducing)|"
     r"open to (?:starting|trying|adding|increasing)|recommend(?:ed)? but declined|declined|refus(?:ed"
-    r"|es)|decided against|decided not to (?:start|take|begin)|not (?:to )?start(?:ed)?\b"
+    r"|es)|decided against|decided not to (?:start|take|begin)|not (?:yet )?(?:been )?(?:to )?start(?:ed)?\b|prior"
+    r" auth(?:ori[sz]ation)?\b"
     r"|never started|did not start|hold off on (?:starting|increasing)|"
     r"defer(?:red)? (?:starting|increasing)?)\b"
 )
@@ -202,7 +203,7 @@ _TERMINATOR = re.compile(
     r"|while|because|which|so that|then|and now|started|with)\b(?! exertion)"
     r"|[;]|, (?:and )?(?:he|she|they|the patient|patient|pt|i|we|it|has|had|have|is|was|now|does|reports?|endorses?"
     r"|complains?|developed|presents?|continues?|still|positive|notes?|admits?|then|so|likely|possible|probable"
-    r"|suspected|known)\b"
+    r"|suspected|known|c/o|pos)\b"
     r"|\. |\band (?:he|she|i|has|had|have|is|was|reports?|endorses?|complains?|developed|still|positive for|now)\b"
 )
 _PSEUDO = re.compile(
@@ -234,7 +235,7 @@ _NEGATED_BEFORE = re.compile(
     r"|complaining|suffering)|lost (?:all|the) (?:symptoms|signs) of|clear of|done with|put paid to|exonerat\w+"
     r"|no trace of|no sign of|nothing to (?:suggest|indicate|support)|no suggestion of|no suspicion of|zero|nil"
     r"|never (?:a )?(?=smok)|no more|asymptomatic from|negated"
-    r"|inconsistent with|argues? against|not (?:suggestive|consistent|indicative)|-ve)\b|(?<![\w-])-(?=[a-z])|\(-\)"
+    r"|inconsistent with|argues? against|not (?:suggestive|consistent|indicative)|-ve)\b|\(-\)"
 )
 _NEGATED_AFTER = re.compile(
     r"^[\s,:()\-–—=]{0,4}(?:(?:symptoms?|diagnosis|episodes?|problems?|issues?|now|today|since|then|all|also"
@@ -331,6 +332,7 @@ _UNCERTAIN_AFTER = re.compile(
     r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:yet )?(?:been )?(?:formally |fully "
     r"|definitively )?(?:ruled out|excluded))"
 )
+_SIGN = re.compile(r"(?:^|(?<=[ ,;:/(]))(?P<sign>[+-])$")  # "+cough, -fever"
 _PROVISIONAL = re.compile(
     r"\b(?:provisional|working|tentative|presumptive|presumed|possible|suspected|differential|likely|probable|query"
     r"|leading|initial|preliminary) diagnos\w+[^,;]{0,20}$"
@@ -351,9 +353,12 @@ def polarity(text: str, start: int, end: int, named: Sequence[tuple[int, int]] =
 
     named: where the sentence names problems; "without complications, X" denies nothing but the complications.
     """
+    sign = _SIGN.search(text, max(0, start - 2), start)
+    if sign is not None:
+        return "AFFIRMED" if sign["sign"] == "+" else "NEGATED"
     low = max(0, start - 160)
     for m in _TERMINATOR.finditer(text, low, start):
-        if text[m.end():start].strip(" ,") or m.group().startswith((";", ".")):
+        if text[m.end():start].strip(" ,") or m.group().startswith((";", ".", ",")):
             low = m.end()
     before = text[low:start]
     after = text[end:end + 160]
@@ -410,7 +415,8 @@ def _negated_gone(after: str, gone: re.Match) -> bool:
 _WRONG = (
     r"mis(?:took|understood|copied|dictated|keyed|filed|quoted|spoke|transcribed|reported|stated|entered|recorded|typed"
     r"|read|heard|labell?ed|coded|charted|documented|written|attributed|print|represented|interpreted|remembered|noted)"
-    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|(?:earlier|previous|prior|above|last|that|this)"
+    r"|disregard(?:ed)?|(?:please|kindly) (?:ignore|strike|delete|discard)|(?:earlier|previous|prior|above|last|that"
+    r"|this)"
     r"(?: \w+){0,7} (?:invalid(?:ated)?|void)|(?:invalidated|voided)|untrue|inexact|a slip|an oversight"
     r"|only ever|but (?:actually|really|in reality)|(?:is|was|were|are) ?(?:not|n't) (?:right|correct|accurate|true"
     r"|what (?:he|she|i|they|the patient))"
@@ -518,7 +524,8 @@ TAKES = re.compile(
     r"|keep (?:taking|on)|stay(?:s|ing)? on|maintain\w*|on|uses?|using|current(?:ly)?)\b"
 )
 CHANGE = re.compile(
-    r"\b(?:increas\w+|rais(?:e[ds]?|ing)|up-?titrat\w+|titrat\w+|bump\w*|doubl\w+|halv\w+|halve|tripl\w+|decreas\w+"
+    r"[↑↓]|\b(?:incr|decr|increas\w+|rais(?:e[ds]?|ing)|up-?titrat\w+|titrat\w+|bump\w*|doubl\w+|halv\w+|halve"
+    r"|tripl\w+|decreas\w+"
     r"|reduc\w+|lower\w*|cut(?:ting)?|taper\w*|wean\w*|drop(?:ped|ping)?|down-?titrat\w+|chang\w+|adjust\w*"
     r"|escalat\w+|step(?:ped|ping)? (?:up|down)|go(?:es|ing|ne)? (?:up|down|back)|went (?:up|down|back)|"
     r"go|move[ds]?|mov(?:e|ing) (?:up|down)|dial(?:l?ed)? (?:up|down|back)|switch\w*|modif\w+|now|new dose|dose (?:is"

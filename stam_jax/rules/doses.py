@@ -6,6 +6,7 @@ import re
 
 from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.rules import cues, vocabulary
+from stam_jax.rules.classes import CLASS
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import COUNTED, Amount, Word, amounts, frequencies, plain
 from stam_jax.rules.scene import Scene
@@ -26,7 +27,7 @@ _INSTEAD = re.compile(
     r"|substitut\w+ for|takes the place of)\b(?! by| with)"
 )
 _JOINT = re.compile(
-    r"[,;|/]|\band\b|\bthen\b|\bplus\b|\bbut\b|\bwhile\b|&|\+|\bwith(?= (?:the )?(?:addition|start))"
+    r"[,;|]|(?<!\b[dwsrc])/|\band\b|\bthen\b|\bplus\b|\bbut\b|\bwhile\b|&|\+|\bwith(?= (?:the )?(?:addition|start))"
     r"|\balong with\b|\bas well as\b|\bfollowed by\b|\bin addition\b|\balso\b| - "
 )
 _BARE = re.compile(
@@ -63,7 +64,9 @@ _LATER = re.compile(
     r"\b(?:in|after) (?:(?:a|an|another|the|about|approximately) )?(?:[0-9]{1,3}|one|two|three|four|six|eight"
     r"|ten|twelve|few|couple of)?[ -]?(?:days?|weeks?|wks?|months?|mths?|years?|yrs?)\b(?! (?:of|from|without|on))"
     r"|\b(?:in|after) [0-9]{1,2}/(?:7|52|12)\b|\b(?:at|after|until) (?:the |her |his )?next (?:visit|review|clinic"
-    r"|appointment)|\b[a-z0-9]+ (?:days?|weeks?) (?:before|prior to|pre-?op)|\bthen (?:to )?(?:stop|discontinue)\b"
+    r"|appointment)|\b[a-z0-9]+ (?:days?|weeks?) (?:before|prior to|pre-?op)"
+    r"|\b(?:day|morning|night) (?:of|before) (?:the |his |her )?(?:surgery|procedure|operation|colonoscopy)|\bthen"
+    r" (?:to )?(?:stop|discontinue)\b"
 )
 _INTENDED = re.compile(
     r"\b(?:he|she|they|pt|patient) (?:is |are )?(?:plans|planning|wants?|hop(?:es?|ing)|intend(?:s|ing)?"
@@ -74,19 +77,49 @@ _APART = re.compile(
     r"[a-z]{4,}"
 )
 _DAY_OF_PLAN = re.compile(r"[12][0-9]{3}$|^[12][0-9]{3}-|/[0-9]{2,4}$")
+_TAKEN = re.compile(  # the list of what someone says to take
+    r"(?:[a-z]{2,12}: )?(?:my (?:meds|medications|medicines|pills|tablets|drugs) (?:are|include)\b"
+    r"|(?:(?:right now|currently|at the moment|well|yes|so|ok|okay|hi|hello),? )?(?:i|he|she|we|patient|pt)(?:'m| am| is"
+    r"|'s)?(?: (?:currently|still|just|only|also|now))? (?:takes?|taking|on|uses?)\b)"
+)
+_AT_NEXT = re.compile(
+    r"\b(?:at|on|from) (?:the |her |his |our |your )?next (?:visit|review|appointment|refill|clinic)\b"
+)
+_OWN_CLAUSE = re.compile(
+    r"\b(?:and|but) (?:i|he|she|they|we|pt|patient)(?:'m|'s| now| still| only| also| am| is)* [a-z]+\b"
+)
+_SHARED = re.compile(r"[ ,]*(?:and|&|\+|,|/)[ ]*(?:(?:the|his|her|my|your|also|both) )*")
+_LABEL = re.compile(r" ?[:(–-] ?")
 _PRN = re.compile(r"\b(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)\b")
 
 
-def unit_of(concept: str) -> str:
-    """The unit in which a drug's bare number is meant."""
+_IN_GRAMS = frozenset({"penicillin antibiotic", "cephalosporin", "glycopeptide", "aminoglycoside"})
+# families whose doses are not in mg; None where a bare number may be in one unit or another
+_UNIT_OF_FAMILY = {
+    "insulin": "units",
+    "thyroid hormone": "mcg",
+    "potassium supplement": "meq",
+    **dict.fromkeys((
+        "digoxin", "bronchodilator", "inhaled steroid", "vitamin", "eye drop", "erythropoietin", "heparin", "biologic",
+        "incretin", "laxative", "desmopressin",
+    )),
+}
+
+
+def unit_of(concept: str) -> str | None:
+    """The unit in which a drug's bare number is meant; None where words must say it."""
+    return _UNIT_OF_FAMILY.get(_family(concept), "mg")
+
+
+def _family(concept: str) -> str | None:
     facts = vocabulary.DRUGS.get(concept)
-    return {"insulin": "units", "thyroid hormone": "mcg"}.get(facts.family, "mg") if facts else "mg"
+    return facts.family if facts else None
 
 
 def doses(scene: Scene, before: Mention | None, allergens: frozenset[int]) -> list[Draft]:
     """Drafts of the sentence's drugs. before: the drug that the sentences before spoke of, for a sentence that names
     none. allergens: starts of names that stand for an allergy."""
-    drugs = _distinct([m for m in scene.of_kind("drug") if m.start not in allergens])
+    drugs = _distinct(scene.text, [m for m in scene.of_kind("drug") if m.start not in allergens])
     if not drugs:
         return _carried(scene, before) if before is not None else []
     found: list[Draft] = []
@@ -99,13 +132,14 @@ def doses(scene: Scene, before: Mention | None, allergens: frozenset[int]) -> li
     return found
 
 
-def _distinct(drugs: list[Mention]) -> list[Mention]:
-    """One mention of each drug: "Lipitor (atorvastatin) 40 mg"."""
+def _distinct(text: str, drugs: list[Mention]) -> list[Mention]:
+    """One mention of each drug: "Lipitor (atorvastatin) 40 mg"; none of a heading: "insulin: lantus 20"."""
     out: list[Mention] = []
     for m in drugs:
         if all(m.concept != d.concept for d in out):
             out.append(m)
-    return out
+    headings = {a for a, b in zip(out, out[1:]) if a.concept == "insulin" and _LABEL.fullmatch(text, a.end, b.start)}
+    return [m for m in out if m not in headings]
 
 
 def _parts(scene: Scene, drugs: list[Mention]) -> list[tuple[int, int, Mention, str | None]]:
@@ -195,8 +229,15 @@ def _one(
     another = _stop_of_another(text, start, end, drug)
     context = context or another
     amount, value = _value(scene, start, end, drug, role)
+    if amount is not None and _of_either(scene, drug, amount):
+        amount = value = None
     stopped = not another and _stopped(scene, start, end, drug, context)
     bound = cues.conditional(text, start, end, max(drug.end, amount.end if amount else 0))
+    if _change_ahead(scene, start, amount):
+        change = cues.CHANGE.search(text, start, amount.start)
+        now, held = _value(scene, start, change.start(), drug, role) if drug.end <= change.start() else (None, None)
+        bound = bound or held is None
+        amount, value = (amount, value) if held is None else (now, held)
     if role == "old":
         stopped = True
     elif role == "new":
@@ -240,7 +281,7 @@ def _one(
                 "start",
             )
         past = _PAST_USE.search(text, max(0, start), drug.end + 60)
-        time = _dose_time(scene, start, end, alone) if ends is None else f"until {ends}" if ends else None
+        time = _dose_time(scene, start, end, alone, drug) if ends is None else f"until {ends}" if ends else None
         if (
             past
             and time is None
@@ -269,10 +310,10 @@ def _one(
         and _near(part, drug.start - start, drug.end - start, begun or takes)
     ):
         return (
-            scene.draft(*_span(scene, start, end, alone), time=_dose_time(scene, start, end, alone), **fields),
+            scene.draft(*_span(scene, start, end, alone), time=_dose_time(scene, start, end, alone, drug), **fields),
             "listed",
         )
-    if bare and inherited == "listed" and not bound:
+    if bare and not bound and (inherited == "listed" or inherited == "start" and _TAKEN.match(text, 0, drug.start)):
         return scene.draft(start, end, **fields), "listed"
     if role == "new" and not bound:
         return scene.draft(0, len(text), time=scene.time(0, len(text), "past"), **fields), "start"
@@ -308,9 +349,10 @@ def _span(scene: Scene, start: int, end: int, alone: bool) -> tuple[int, int]:
     return (0, len(scene.text)) if alone else (start, end)
 
 
-def _dose_time(scene: Scene, start: int, end: int, alone: bool) -> str | None:
+def _dose_time(scene: Scene, start: int, end: int, alone: bool, drug: Mention | None = None) -> str | None:
     a, b = (0, len(scene.text)) if alone else (start, end)
-    since = scene.time(a, b, "past") or scene.dated(0, len(scene.text))
+    of = drug.start if drug is not None and drug.end else None  # a drug that the sentence names
+    since = scene.time(a, b, "past", of=of) or scene.dated(0, len(scene.text))
     until = scene.time(a, b, "until")
     if since and until and until.startswith("until ") and re.match(r"[0-9A-Za-z]", since):
         return f"from {re.sub('^(?:since|from) ', '', since)} to {until[6:]}"
@@ -320,12 +362,20 @@ def _dose_time(scene: Scene, start: int, end: int, alone: bool) -> str | None:
 def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -> bool:
     text = scene.text
     part = text[start:end]
+    if re.search(r"\bthe (?:former|first one|first of)\b", part):
+        return False  # of another drug
     if cues.OFF.search(text[:drug.start]) and not context:
         return True
     if scene.sentence.section == "stopped":
         return True
     denied = [(m.start(), m.end()) for m in cues.NOT_STOP.finditer(part)]
     for m in cues.STOP.finditer(part):
+        if start + m.end() <= drug.start:
+            of_class = CLASS.match(text, start + m.end(), drug.start)
+            if of_class and not _SHARED.fullmatch(text, of_class.end(), drug.start):
+                continue
+            if _OWN_CLAUSE.search(text, start + m.end(), drug.start):
+                continue
         if any(a <= m.start() < b for a, b in denied):
             continue
         if any(t.way == "until" and t.start <= start + m.start() < t.end for t in scene.times):
@@ -411,6 +461,37 @@ def _stop_of_another(text: str, start: int, end: int, drug: Mention) -> bool:
             return True
         if m.start() >= drug.end and reason is not None and re.search(r"[,;]", text[drug.end:m.start()]):
             return True
+    return False
+
+
+def _of_either(scene: Scene, drug: Mention, amount: Amount) -> bool:
+    """Whether an amount after a verb may be of the drug before just as well: "on A and B, increase to 40"."""
+    text = scene.text
+    before = [m for m in scene.of_kind("drug") if m.end <= drug.start]
+    return (
+        bool(before)
+        and amount.start >= drug.end
+        and _SHARED.fullmatch(text, before[-1].end, drug.start) is not None
+        and re.search(r"[,;:(–—-] ?|\b(?:so|then|will|we|please)\b", text[drug.end:amount.start]) is not None
+        and cues.CHANGE.search(text, drug.end, amount.start) is not None
+    )
+
+
+def _change_ahead(scene: Scene, start: int, amount: Amount | None) -> bool:
+    """Whether a change of dose is planned for a later day: "increase to 40 mg daily in 2 weeks"."""
+    text = scene.text
+    if amount is None:
+        return False
+    if not cues.CHANGE.search(text, start, amount.start):
+        return False
+    later = [m.start() for m in _AT_NEXT.finditer(text, amount.end)]
+    for at in later + [t.start for t in scene.times if t.way == "future"]:
+        if at >= amount.end:
+            between = text[amount.end:at]
+            for w in reversed(frequencies(between)):
+                between = between[:w.start] + between[w.end:]
+            if not between.strip(" ,"):
+                return True
     return False
 
 
@@ -516,6 +597,8 @@ def _bare(scene: Scene, low: int, high: int, drug: Mention, known: list[Amount])
     """Numbers whose unit goes without saying: "lisinopril 20 daily", "from 10 to 20 mg"."""
     text, out = scene.text, []
     unit = known[0].unit if known else unit_of(drug.concept)
+    if unit is None:
+        return []
     for m in _BARE.finditer(text, low, high):
         if any(a.start <= m.start() < a.end for a in known) or any(t.start <= m.start() < t.end for t in scene.times):
             continue
@@ -528,13 +611,15 @@ def _bare(scene: Scene, low: int, high: int, drug: Mention, known: list[Amount])
             for x in scene.of_kind("measure", "problem", "appointment")
             if x.end <= m.start() and x.start > drug.start or drug.start > x.end > m.start() - 25 and x.end <= m.start()
         ]
-        if near:
+        if near and not 0 <= m.start() - drug.end <= 1:
             continue
         before = text[max(low, m.start() - 14):m.start()]
         direct = 0 <= m.start() - drug.end <= 3 or re.search(
-            r"(?:\bto|\bfrom|\bat|→|->|\bnot|\bthan|\bof|\bnow|\bis" r"|\bwas|\bdose) $", before
+            r"(?:\bto|\bfrom|\bat|→|->|\bnot|\bthan|\bof|\bnow|\bis|\bwas|\bdose) $|(?:→|->|=>)$", before
         )
         if not direct or drug.end > m.start() and not known and not re.search(r"\b(?:to|from|take|takes) $", before):
+            continue
+        if float(m["n"]) < 20 and not known and _family(drug.concept) in _IN_GRAMS:
             continue
         if float(m["n"]) == 0 or (not known and drug.concept not in vocabulary.DRUGS):
             continue
@@ -644,7 +729,7 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
         found = [a for a in found if a.unit not in COUNTED]
     speaks = re.match(
         r"(?:no,? |yes,? |yeah,? |well,? |ok,? |okay,? |i'm |i've |i don't |i do not |not |and |so "
-        r"|then |now |we'll |we will |will |let's |let us |i |they |please |he |she |patient |pt |the "
+        r"|then |now |sig:? |we'll |we will |will |let's |let us |i |they |please |he |she |patient |pt |the "
         r"|new |current |please )*(?:it|this|that|dose|dosage|medication|drug|pill|increas|decreas"
         r"|reduc|rais|lower|cut|halv|doubl|"
         r"titrat|uptitrat|stop|discontinu|d/c|hold|held|chang|take|taking|taken|restart|resum|one|now"
@@ -666,7 +751,7 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
     if found or cues.CHANGE.search(text):
         amount, value = _value(scene, 0, len(text), ghost, None)
         if value is not None and (found or not cues.STOP.search(text)):
-            if bound:
+            if bound or _change_ahead(scene, 0, amount):
                 return [
                     scene.draft(
                         0,

@@ -9,7 +9,9 @@ from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.graph.memory import Entry
 from stam_jax.rules import cues
 from stam_jax.rules.allergies import allergies
+from stam_jax.rules.classes import classes
 from stam_jax.rules.doses import doses
+from stam_jax.rules.habits import habits
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.measures import measures
 from stam_jax.rules.plans import appointments, monitoring, procedures
@@ -18,6 +20,7 @@ from stam_jax.rules.problems import problems
 from stam_jax.rules.scene import Scene
 from stam_jax.rules.sentences import Sentence, sentences
 from stam_jax.rules.times import order_of
+from stam_jax.rules.visits import VISIT, visits
 from stam_jax.write.writer import Draft, Extraction
 
 _LONGEST = 2000  # a sentence is cut there: nothing that speaks of one fact is longer
@@ -31,6 +34,7 @@ _FIGURE = re.compile(
     re.I,
 )
 _BACK = 3  # sentences in which the time is looked for that "at that time" means
+_STRENGTH = re.compile(r"[0-9.]+ (?:mg|mcg|g|meq)")  # without how often
 _THEN = re.compile(
     r"\b(?:at (?:that|the) (?:time|point|stage)(?! of)|back then|in those days"
     r"|(?:at|on|during|by) that (?:visit|appointment|admission|consultation|occasion|date|day))\b"
@@ -56,12 +60,13 @@ def extract(entry: Entry) -> Extraction:
     last_drug: Mention | None = None
     asked: Scene | None = None
     told: list[Scene] = []
+    listed = 0  # items of a list of drugs in a row, after which "it" may be any of them
     for sentence in _merged(entry.text, _bounded(entry.text, sentences(entry.text))):
         scene = Scene.of(entry.text, sentence, entry.date, day_first)
         if asked is not None and not sentence.question:
             out += _answered(entry, asked, scene)
             asked = None
-        found = _then(scene, _scene(scene, last_drug), told)
+        found = _signed(entry, out, _then(scene, _scene(scene, last_drug), told))
         if told and (left := _left(entry, told[-1], scene, found)) is not None:
             out = [d for d in out if d.span[0] < left.span[0] or (d.concept, d.attribute) != (left.concept, "dose")]
             out.append(left)
@@ -70,11 +75,51 @@ def extract(entry: Entry) -> Extraction:
         if sentence.question and scene.of_kind("problem"):
             asked = scene
         drugs = scene.of_kind("drug")
+        listed = listed + 1 if drugs and _item(scene) else 0
         if drugs:
-            last_drug = drugs[-1]
-        elif scene.mentions and not found:
+            last_drug = _spoken_of(scene, drugs, found) if listed < 2 else None
+        elif any(m.kind not in ("measure", "monitor") for m in scene.mentions) and not found:
             last_drug = None
     return Extraction(_ordered(entry, out))
+
+
+def _item(scene: Scene) -> bool:
+    """Whether a sentence is a drug with its dose and nothing else, as in a list."""
+    verbs = (cues.START, cues.CHANGE, cues.STOP, cues.TAKES)
+    return re.search("[0-9]", scene.text) is not None and not any(verb.search(scene.text) for verb in verbs)
+
+
+def _spoken_of(scene: Scene, drugs: list[Mention], found: list[Draft]) -> Mention | None:
+    """The patient's drug of a sentence that the next one may speak of without its name: its only one, or the one that
+    takes the place of another."""
+    names = {m.concept for m in drugs}
+    if any(scene.experiencer(m.start, m.end) != "PATIENT" for m in drugs):
+        return None
+    held = {d.concept for d in found if d.attribute == "dose" and d.polarity != "NEGATED"} & names
+    stopped = {d.concept for d in found if d.attribute == "dose" and d.polarity == "NEGATED"} & names
+    if len(names) == 1:
+        return drugs[-1]
+    if len(held) == 1 and names == held | stopped:
+        return next(m for m in drugs if m.concept in held)
+    return None
+
+
+def _signed(entry: Entry, told: list[Draft], found: list[Draft]) -> list[Draft]:
+    """Without the dose of one tablet, whose frequency goes to the strength that stands before it: "metformin 500 mg.
+    Sig: 1 tab bid"."""
+    out = []
+    for d in found:
+        given = [i for i, t in enumerate(told) if (t.concept, t.attribute) == (d.concept, "dose") and t.value]
+        strength = told[given[-1]] if given else None
+        one = re.fullmatch(r"1 (?:tablets|capsules) (?P<often>.+)", d.value or "") if d.attribute == "dose" else None
+        if not one or d.polarity != "AFFIRMED" or strength is None or not _STRENGTH.fullmatch(strength.value):
+            out.append(d)
+            continue
+        a, b = strength.span[0], d.span[1]
+        told[given[-1]] = dataclasses.replace(
+            strength, value=f"{strength.value} {one['often']}", span=(a, b), quote=entry.text[a:b],
+            statement=" ".join(entry.text[a:b].split()))
+    return out
 
 
 def _then(scene: Scene, found: list[Draft], told: list[Scene]) -> list[Draft]:
@@ -192,9 +237,14 @@ def _scene(scene: Scene, last_drug: Mention | None) -> list[Draft]:
     taken = taken + places
     if not scene.sentence.question:
         found += doses(scene, last_drug if not agents else None, agents)
+        found += classes(scene)
         planned = _watched(scene, watched)
         found += [d for d in measures(scene) if d.concept not in planned]
     found += plans + booked
+    found += [v for v in visits(scene) if not any(_same_visit(v, b) for b in booked)]
+    lived, used = habits(scene)
+    found += lived
+    taken = taken + used
     found += procedures(scene, places)
     found += preferences(scene)
     found += problems(scene, taken)
@@ -202,6 +252,13 @@ def _scene(scene: Scene, last_drug: Mention | None) -> list[Draft]:
     for m in scene.mentions:
         first.setdefault(m.concept, m.start)
     return sorted(found, key=lambda d: (d.span[0], first.get(d.concept, 0)))
+
+
+def _same_visit(visit: Draft, booked: Draft) -> bool:
+    """Whether an appointment is the visit: of the same specialty, or at the same time where the visit names none."""
+    if visit.concept == VISIT:
+        return visit.time == booked.time
+    return booked.concept.startswith(visit.concept.removesuffix(" follow-up"))
 
 
 def _watched(scene: Scene, watched: list[tuple[int, int]]) -> set[str]:

@@ -130,7 +130,7 @@ def mentions(text: str) -> list[Mention]:
         taken[i:i + size] = [bool(group)] * size
         i += size
     out = _widened(out, words, text)
-    out += _built(words, taken, text)
+    out += _built(words, taken, text, {m.end for m in out if m.kind == "drug"})
     return sorted(out, key=lambda m: (m.start, KINDS.index(m.kind)))
 
 
@@ -152,6 +152,7 @@ def _longest(words: list, normal: list[str], i: int, text: str) -> tuple[list[_N
             name.exact is not None
             and len(name.exact) == 1
             and len(name.exact[0]) < 3
+            and name.kind in ("measure", "monitor")
             and (text[words[i][1]:words[i][1] + 1] == "/" or text[max(0, words[i][0] - 1):words[i][0]] == "/")
         ):
             continue  # K/uL
@@ -200,8 +201,11 @@ def _modified(words: list, i: int, text: str) -> int:
     return words[first][0]
 
 
-def _built(words: list, taken: list[bool], text: str) -> Iterator[Mention]:
-    """Names that the vocabulary lacks: told by an ending, a head word with modifiers, or a dose that follows."""
+def _built(words: list, taken: list[bool], text: str, drugs: set[int]) -> Iterator[Mention]:
+    """Names that the vocabulary lacks: told by an ending, a head word with modifiers, or a dose that follows.
+
+    drugs: where drugs end; the word after one is its salt or its form ("metoprolol succ 50 mg").
+    """
     for i, (start, end, word) in enumerate(words):
         low = word.lower()
         if taken[i] or len(low) < 4 or not low.isalpha():
@@ -217,6 +221,7 @@ def _built(words: list, taken: list[bool], text: str) -> Iterator[Mention]:
             and len(low) > 6
             or _UNIT_AHEAD.match(text, end)
             and not low.endswith(("ed", "ing", "ly"))
+            and not (start - 1 in drugs and text[start - 1] == " ")
                                          and (i == 0 or words[i - 1][2].lower() not in ("a", "an"))
         ):
             yield Mention("drug", low, start, end, False)

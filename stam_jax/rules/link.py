@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from stam_jax.graph.memory import Memory
-from stam_jax.rules import slots, vocabulary
+from stam_jax.rules import classes, slots, vocabulary
 from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, same_slot
 from stam_jax.write.writer import Link, LinkAnswer, LinkTask
@@ -92,6 +92,8 @@ def _relation(new: Memory, old: Memory, others: Sequence[Memory]) -> tuple[str, 
         return ("same_condition_thread", True) if new.attribute in SINGLE or new.attribute == "allergy" else None
     if new.experiencer != "PATIENT":
         return None
+    if classes.ends(new, old):
+        return "same_condition_thread", True
     if slots.belies(new, old) or slots.belies(old, new) or slots.narrows(old, new):
         return "same_condition_thread", True
     affirmed = new.polarity == old.polarity == "AFFIRMED"

@@ -24,7 +24,7 @@ _NUMBER = re.compile(
     rf"(?<![\w./-])(?P<sign>[<>] ?)?(?P<value>[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]{{1,3}})?"
     rf"|[0-9]{{1,7}}(?:\.[0-9]{{1,4}})?|\.[0-9]{{1,3}})"
     rf"(?:(?: ?/ ?| over | on )(?P<second>[0-9]{{2,3}}))?(?![0-9])(?!s\b|\.\d|:\d|(?:st|nd|rd|th)\b"
-    rf"| ?[-–] ?[0-9]|/[0-9]| ?(?:days?|weeks?|months?|years?|yrs?|hours?|hrs?|times|minutes|mins?"
+    rf"| ?[-–] ?[0-9]|/[0-9]| ?(?:days?|weeks?|wks?|months?|mths?|mos?|years?|yrs?|hours?|hrs?|times|minutes|mins?"
     rf"|am|pm|a\.m|p\.m|pillows|feet|o'clock|points|y/?o)\b)"
     rf"(?: ?(?P<unit>{_UNIT})(?![a-z0-9]))?"
 )
@@ -72,6 +72,10 @@ _LIMIT = re.compile(
     r"(?:\b(?:below|under|above|over|less than|greater than|more than|at least|exceeds?|higher than"
     r"|lower than|between|until)|[<>]=|[≥≤])[ ]*(?:a |about )?$"
 )
+_UNTIL = re.compile(r"\b(?:until|till|unless|once) (?:(?:the|his|her|your|repeat|serum) )*$")
+_BY = re.compile(r"\bby (?:about |approximately )?$")  # a difference, no reading
+_GAINED = re.compile(r"\b(?:up|down|gain(?:ed)?|loss|lost)(?: of| by)?(?: about| approximately)? $")
+_EARLIER = re.compile(r"\((?:was|from|prev\w*|prior|last|baseline|bl|[0-9])[^()]{0,40}\)")  # "8.1 (was 7.4 in March)"
 _ADVICE = re.compile(
     r"\b(?:return|call|notify|seek|hold|come back|prn|as needed)\b[^.;]{0,80}\b(?:if|for|with|when" r"|prn|temp)\b"
 )
@@ -87,6 +91,9 @@ class _Reading:
 
 def measures(scene: Scene) -> list[Draft]:
     text = scene.text
+    earlier = [(m.start(), m.end()) for m in _EARLIER.finditer(text)]
+    times = tuple(t for t in scene.times if not any(a < t.start < b for a, b in earlier))
+    scene = dataclasses.replace(scene, times=times) if len(times) < len(scene.times) else scene
     named = scene.of_kind("measure") or _cuff(text)
     if not named or not any(c.isdigit() for c in text) or cues.GOAL.search(text):
         return []
@@ -105,12 +112,17 @@ def measures(scene: Scene) -> list[Draft]:
     for i, m in enumerate(named):
         if m.start > bound:  # what follows is a condition or advice
             break
+        if _UNTIL.search(text, max(0, m.start - 30), m.start):
+            continue
         stop = named[i + 1].start if i + 1 < len(named) else len(text)
         if gap := _GAP.search(text, m.end, stop):
             stop = gap.start()
         near = [(a, b) for a, b in blocked if a < stop and m.end < b]
         found = [r for r in _readings(text, m.end, stop) if not any(a < r.end and r.start < b for a, b in near)]
         found = [r for r in found if _plausible(m, r) and not _LIMIT.search(text, max(m.end, r.start - 25), r.start)]
+        found = [r for r in found if not _BY.search(text, m.end, r.start)]
+        if m.concept == "weight":
+            found = [r for r in found if not _GAINED.search(text, m.end, r.start)]
         reading = (
             chosen_amount(text, m.start, stop, found)
             if found
@@ -120,9 +132,8 @@ def measures(scene: Scene) -> list[Draft]:
             continue
         alone = len(named) == 1
         start, end = (0, len(text)) if alone else (m.start, max(reading.end, m.end))
-        time = scene.time(start, len(text) if i + 1 == len(named) else named[i + 1].start, "past") or scene.dated(
-            0, len(text)
-        )
+        after = len(text) if i + 1 == len(named) else named[i + 1].start
+        time = scene.time(start, after, "past", of=m.start) or scene.dated(0, len(text))
         out.append(
             scene.draft(
                 start,
@@ -133,7 +144,7 @@ def measures(scene: Scene) -> list[Draft]:
                 value=reading.value,
                 unit=reading.unit,
                 experiencer=scene.experiencer(m.start, m.end),
-                time=time or (scene.time(0, len(text), "past") if not alone else None),
+                time=time or (scene.time(0, len(text), "past", of=m.start) if not alone else None),
             )
         )
     return out

@@ -9,6 +9,7 @@ from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.quantities import intervals
 from stam_jax.rules.scene import Scene
+from stam_jax.rules.times import TimeWords
 from stam_jax.write.writer import Draft
 
 _WATCH = re.compile(
@@ -260,13 +261,22 @@ def _ahead(scene: Scene) -> str | None:
     """Time words for the end of what lies ahead of the entry."""
     for t in scene.times:
         if t.way == "future":
-            words = re.sub(r"^(?:in) ", "", t.words)
-            return f"until {words}" if resolve(f"until {words}", scene.date).end else None
-        if t.way in ("past", "elsewhere", "document", "until"):
-            words = re.sub(r"^(?:until|on|since|from) ", "", t.words)
-            when = resolve(words, scene.date)
-            if when.start and scene.date and bounds(when.start)[1] > bounds(scene.date[:10])[1]:
-                return f"until {words}"
+            return ahead_of(t, scene.date)
+        if (words := ahead_of(t, scene.date)) is not None:
+            return words
+    return None
+
+
+def ahead_of(t: TimeWords, date: str | None) -> str | None:
+    """Time words for the end of what is planned for then; None where that is not after the entry's date."""
+    if t.way == "future":
+        words = re.sub(r"^(?:in) ", "", t.words)
+        return f"until {words}" if resolve(f"until {words}", date).end else None
+    if t.way in ("past", "elsewhere", "document", "until"):
+        words = re.sub(r"^(?:until|on|since|from) ", "", t.words)
+        when = resolve(words, date)
+        if when.start and date and bounds(when.start)[1] > bounds(date[:10])[1]:
+            return f"until {words}"
     return None
 
 
@@ -310,7 +320,7 @@ def procedures(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
                 attribute="procedure",
                 polarity="NEGATED" if negated else "AFFIRMED",
                 experiencer=scene.experiencer(start, end),
-                time=scene.time(0, len(text), "past", of=start if len(found) > 1 else None),
+                time=scene.time(0, len(text), "past", of=start),
             )
         )
     return out

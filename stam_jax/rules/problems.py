@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
-from stam_jax.rules import cues
+from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.scene import Scene
 from stam_jax.write.writer import Draft
@@ -47,6 +48,10 @@ _PREVENTED = re.compile(
     r"|control|regimen|cuff|questionnaire|scale|score|panel|unit|service|center|support group"
     r"|walk|awareness|test(?:ing)? (?:ordered|scheduled|pending|kit))\b"
 )
+_SYMPTOMS = frozenset({  # for which a drug may be given without there being a disease
+    "pain", "back pain", "nausea", "vomiting", "fever", "itching", "cough", "constipation", "diarrhea", "edema",
+    "insomnia", "anxiety", "muscle spasm", "seizures", "depression",
+})
 _NAMED = (
     (
         r"\b(?:newly |recently |just |first |been |was |previously )?diagnos(?:ed|is) (?:with|of"
@@ -94,6 +99,41 @@ _NO_PROBLEM = re.compile(
     r"|control|details?|smoking|prescription|taking|infection|disease|illness|condition|breath"
     r"|weight|appetite|sleep)\b"
 )
+# abbreviations that mean something else beside these words
+_OTHER_BEFORE = {concept: re.compile(pattern) for concept, pattern in {
+    "rheumatoid arthritis": r"(?:\bon|%) ?$",  # room air
+    "ulcerative colitis": r"\b(?:at|to|in|from|via|the|local) $",  # urgent care
+    "pneumonia": r"(?:[0-9] ?(?:mg|mcg|g|units?)?|\boral|\bpo) ?$",  # capsule
+    "diabetes": r"\b(?:mucinex|robitussin|guaifenesin) $",
+}.items()}
+_OTHER_AFTER = {concept: re.compile(pattern) for concept, pattern in {
+    "pulmonary embolism":  # physical examination
+        r" ?:(?! ?(?:[12][0-9]{3}|prov|unprov|on |dx|s/p|bilat|acute|seg|sub))|,? (?:wnl|unremarkable|unchanged)\b",
+    "stroke": r" (?:tenderness|tender|angle|ttp|percussion)\b",
+    "atrial fibrillation": r"[ ,/;]{1,2}(?:vss|vital)",  # afebrile
+    "chest pain": r" angle",
+    "pneumonia": r" (?:po|by mouth|orally|daily|bid|tid|qid|qhs|once|twice|[0-9])",
+}.items()}
+_THEN = (
+    r"(?:(?:at|during|on|with|when|while|after|in|upon) (?:the )?(?:rest|night|exertion|exercise|activity|walking"
+    r"|stairs"
+    r"|climbing stairs|movement|motion|swallowing|urination|eating|meals|coughing|bending|standing|lying (?:down|flat)"
+    r"|weight[- ]bearing|deep breath(?:s|ing)?|inspiration|palpation|running|lifting|sex|intercourse)"
+    r"|when (?:i|he|she|they|pt|patient) (?:walks?|runs?|climbs?|exercises?|coughs?|swallows?|lies|stands?|bends?"
+    r"|lifts?"
+    r"|breathes?|moves?)|exertionally)"
+)
+_SAVE = re.compile(
+    rf",? (?:except|apart from|other than|unless|save|but (?:only|does|has it|some))(?: for| only)? {_THEN}\b"
+)
+_KIND = re.compile(r"\b(?P<kind>exertional|nocturnal|pleuritic|resting|rest|positional|postprandial|nighttime) $")
+_AWAITED = re.compile(r"\b(?:until|till|once|when|as soon as) (?:(?:the|his|her|your|my|this|acute) )*$")
+_COMES = re.compile(  # "until AKI resolves"
+    r" (?:resolves?|improves?|clears?|settles?|subsides?|heals?|abates?|goes away|is (?:better|controlled|gone|resolved"
+    r"|treated)|has (?:resolved|improved|cleared|settled)|controlled|resolved|resolution)\b"
+)
+_STILL = re.compile(rf"[^.;]{{0,30}}\b(?:only|still|persists|remains) {_THEN}\b")
+_ONLY_THEN = re.compile(rf" (?P<when>{_THEN})\b(?! (?:or|and) (?:on|with|at) (?:exertion|rest|exercise))")
 _SEQUENCE = re.compile(r"[ ,/&]*(?:and|or|nor|and/or)?[ ,]*(?:any |no |other |new |the |of |significant |recent )*")
 
 
@@ -119,6 +159,8 @@ def problems(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
         if m.concept in seen or _other_thing(text, m):
             continue
         role, polarity = _role(scene, named, i, busy), cues.polarity(text, m.start, m.end, spots)
+        treated = role == "indication" and polarity == "AFFIRMED" and _treated(scene, m)
+        role = None if treated else role
         if role == "skip" or role is not None and polarity == "AFFIRMED":
             continue
         if role is not None and polarity == "UNCERTAIN":
@@ -127,15 +169,29 @@ def problems(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
             continue
         if retracted and polarity != "UNCERTAIN":
             polarity = "NEGATED"
-        out.append(_draft(scene, m.concept, m.start, m.end, polarity, named, i))
+        concept, polarity = _qualified(text, m, polarity)
+        draft = _draft(scene, concept, m.start, m.end, polarity, named, i)
+        out.append(dataclasses.replace(draft, time=None) if treated else draft)  # the time is the drug's
         seen.add(m.concept)
     return out
+
+
+def _qualified(text: str, m: Mention, polarity: str) -> tuple[str, str]:
+    """(concept, polarity): who denies a symptom at rest may have it on exertion, who denies it save then has it."""
+    if polarity != "NEGATED":
+        return m.concept, polarity
+    if _SAVE.match(text, m.end) or _STILL.match(text, m.end):
+        return m.concept, "AFFIRMED"
+    if kind := _KIND.search(text, max(0, m.start - 20), m.start):
+        return f"{kind['kind']} {m.concept}", polarity
+    only = _ONLY_THEN.match(text, m.end)
+    return (f"{m.concept} {only['when']}", polarity) if only else (m.concept, polarity)
 
 
 def _draft(scene: Scene, concept: str, start: int, end: int, polarity: str, named: list, i: int) -> Draft:
     text = scene.text
     experiencer = scene.experiencer(start, end)
-    of = start if len(named) > 1 else None
+    of = start if len(scene.of_kind("problem", "procedure", "drug")) > 1 else None
     time = scene.time(0, len(text), "past", "lasting", of=of)
     if time is not None and polarity == "AFFIRMED" and time.startswith("for the past"):
         time = None if scene.time(0, len(text), "past", of=of) is None else time
@@ -161,6 +217,25 @@ def _draft(scene: Scene, concept: str, start: int, end: int, polarity: str, name
     )
 
 
+def _treated(scene: Scene, m: Mention) -> bool:
+    """Whether a drug that is known to treat a disease is said to be taken for it: "metformin for type 2 diabetes"."""
+    text = scene.text
+    drugs = [d for d in scene.of_kind("drug") if d.end <= m.start]
+    if not drugs or m.concept in _SYMPTOMS:
+        return False
+    facts = vocabulary.DRUGS.get(drugs[-1].concept)
+    between = text[drugs[-1].end:m.start]
+    return (
+        facts is not None
+        and re.search(r"\b(?:for|to treat|to control|to manage) (?:his |her |my |the )?$", between) is not None
+        and m.concept in facts.treats
+        and not re.search(r"[;?]|\bprn\b|\bas needed\b|\bprophyla\w*|\bprevent\w*|\bnot\b", between)
+        and not cues.conditional(text, drugs[-1].start, m.end)
+        and not cues.STOP.search(text)
+        and not any(t.way in ("length", "until") for t in scene.times)  # a course for what will pass
+    )
+
+
 def _gone_itself(text: str, m: Mention) -> bool:
     """A reason that has ended: "after the dizzy spells settled"."""
     return (
@@ -171,7 +246,9 @@ def _gone_itself(text: str, m: Mention) -> bool:
 
 def _other_thing(text: str, m: Mention) -> bool:
     """The name is part of another: "asthma clinic", "flu vaccine", "stroke risk", "blood pressure medication"."""
-    if m.concept == "rheumatoid arthritis" and re.search(r"(?:\bon|%) $", text[:m.start]):  # RA: room air
+    before, after = _OTHER_BEFORE.get(m.concept), _OTHER_AFTER.get(m.concept)
+    if m.end - m.start <= 4 and (before and before.search(text, max(0, m.start - 30), m.start)
+                                 or after and after.match(text, m.end)):
         return True
     return _PREVENTED.match(text[m.end:m.end + 30]) is not None and not re.match(
         r"[ ]*(?:control\w* with)", text[m.end:m.end + 14]
@@ -193,6 +270,8 @@ def _role(scene: Scene, named: list[Mention], i: int, busy: bool) -> str | None:
     low = max(0, m.start - 120)
     if cues.HYPOTHETICAL.search(text, low, m.start) or cues.SHOULD.search(text):
         return "skip"
+    if _AWAITED.search(before) and _COMES.match(text, m.end):
+        return "skip"
     if (
         re.match(r" (?:worsens|recurs|persists|returns|is not controlled)\b", text[m.end:m.end + 30])
         and "should" in before
@@ -208,7 +287,10 @@ def _role(scene: Scene, named: list[Mention], i: int, busy: bool) -> str | None:
         return "indication"
     if (
         _CAUSE.search(before)
-        and not re.search(r"\b(?:complicated|accompanied|followed) by ", before)
+        and not re.search(
+            r"\b(?:complicated|accompanied|followed) by |\b(?:neg(?:ative)?|pos(?:itive)?|notable|remarkable"
+            r"|significant) for ",
+            before)
         and (i > 0 or busy)
         and not _ONSET.search(before)
     ):

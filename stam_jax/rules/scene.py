@@ -12,6 +12,12 @@ from stam_jax.rules.times import TimeWords, time_words
 from stam_jax.write.writer import Draft
 
 
+_DATED = ("problem", "procedure", "drug")
+_DIRECT = re.compile(r" ?(?:(?:in|since|dx'?d?|diagnosed|on|circa|around|approx|~|c\.|from|-|–) ?){0,2}")
+_YEAR = re.compile(r"(?:in )?[12][0-9]{3}")
+_ITEM = re.compile(r" ?(?:(?:s/p|h/o|hx|of|status post|history|prior|remote|known|old) ){0,3}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """source: the entry's text; offset: where the sentence starts in it. text: the sentence in lower case, line breaks
@@ -44,19 +50,39 @@ class Scene:
 
     def time(self, start: int, end: int, *ways: str, of: int | None = None) -> str | None:
         """The first time words within [start, end) that run one of these ways; "today" only where there is no other.
-        of: where a name starts, to which words in brackets after another name do not belong."""
+        of: where a name starts: words directly after it come first, words that belong to another name say nothing."""
         found = [t for t in self.times if start <= t.start < end and t.way in ways]
-        found = [t for t in found if of is None or self._bracketed(t.start) in (None, of)]
+        if of is not None:
+            ends = [m.end for m in self.mentions if m.start == of]
+            own = [t for t in found if any(_DIRECT.fullmatch(self.text, e, t.start) for e in ends if e <= t.start)]
+            found = own or [t for t in found if self._owner(t, of) in (None, of)]
         found.sort(key=lambda t: t.words.lower().startswith(("today", "this ")))
         return found[0].words if found else None
 
-    def _bracketed(self, at: int) -> int | None:
-        """Of words in brackets at `at` the start of the name before the bracket; None where no bracket holds them."""
+    def _owner(self, t: TimeWords, of: int) -> int | None:
+        """Of time words the start of the name that they belong to: of the one before their bracket, of the item of a
+        list that they end ("HTN, s/p CABG '15"); None where they say something of the whole."""
+        at = t.start
         opened = self.text.rfind("(", 0, at)
-        if opened < 0 or ")" in self.text[opened:at]:
-            return None
-        before = [m.start for m in self.mentions if m.end <= opened and m.kind in ("problem", "procedure", "drug")]
-        return before[-1] if before else None
+        bracketed = opened >= 0 and ")" not in self.text[opened:at]
+        named = [m for m in self.of_kind(*_DATED) if m.end <= (opened if bracketed else at)]
+        if bracketed:
+            return named[-1].start if named else None
+        comma = max(self.text.rfind(c, 0, at) for c in ",;:/")
+        if of > t.end and _YEAR.fullmatch(t.words) and re.search("[,;]", self.text[t.end:of]):
+            if not _DIRECT.fullmatch(self.text, comma + 1, at):
+                return -1  # of an item before it, known by name or not
+        if not named or not _DIRECT.fullmatch(self.text, named[-1].end, at):
+            apart = of < at and _YEAR.fullmatch(t.words) and len(re.findall("[,;]", self.text[of:at])) > 1
+            return -1 if apart and not _DIRECT.fullmatch(self.text, comma + 1, at) else None
+        last = named[-1]
+        if last.kind == "procedure" and any(m.start == of and m.kind != "procedure" for m in self.mentions):
+            return last.start
+        if of > at:
+            return last.start if re.match(r" ?[,;/]", self.text[t.end:]) else None
+        comma = max(self.text.rfind(c, 0, last.start) for c in ",;/")
+        item = comma > of and _ITEM.fullmatch(self.text, comma + 1, last.start) is not None
+        return last.start if item else None
 
     def dated(self, start: int, end: int) -> str | None:
         """The date of an older document that the sentence reports from; a correction's own document dates nothing."""

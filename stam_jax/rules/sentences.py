@@ -41,6 +41,8 @@ _INLINE = re.compile(
     rf"(?:(?P<family>{_HEADINGS[0][1]})|(?P<allergy>{_HEADINGS[1][1]})" rf"|(?P<stopped>{_HEADINGS[2][1]}))" r"[ \t]*:",
     re.I,
 )
+_LABELLED = re.compile(r"[A-Za-z][A-Za-z _/-]{1,24}:[ \t]")
+_SIGNS = re.compile(r"-[A-Za-z][^,\n]{0,30}, ?[-+][A-Za-z]")  # "-CP, -SOB": no bullet, a denial
 _END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)|[;\n]")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|pt|vs|approx|e\.g|i\.e|no|st|p\.o|dept|temp|resp|wt|ht|hx|dx"
@@ -95,7 +97,7 @@ def sentences(text: str) -> list[Sentence]:
                     continue
         blank = False
         at = start
-        while (bullet := _BULLET.match(text, at, end)) and bullet.end() > at:
+        while (bullet := _BULLET.match(text, at, end)) and bullet.end() > at and not _SIGNS.match(text, at, end):
             at = bullet.end()
         if label := _LABEL.match(text, at, end):
             at = label.end()
@@ -114,7 +116,8 @@ def sentences(text: str) -> list[Sentence]:
             section = here = None
         found = _split(text, at, end, speaker, here, turn)
         if inline is not None:  # "FHx: ..." speaks for its own sentence, not for the rest of the line
-            rest = next((i for i, s in enumerate(found) if i and not s.joined), len(found))
+            over = (i for i, s in enumerate(found) if i and (not s.joined or _LABELLED.match(text, s.start)))
+            rest = next(over, len(found))
             found[rest:] = [dataclasses.replace(s, section=section) for s in found[rest:]]
         out += found
     return out
@@ -139,6 +142,8 @@ def _blocks(text: str) -> list[tuple[int, int]]:
 def _soft(before: str, after: str, width: int) -> bool:
     """Whether a line goes on in the next: it could not have taken its first word, or ends in the midst of a phrase."""
     before, first = before[-200:].rsplit("\n", 1)[-1].rstrip(), after.split(" ", 1)[0]
+    if _LABELLED.match(after):
+        return False
     if not before or not first or before[-1] in ".!?:;|" or _BULLET.match(after) or _SPEAKER.match(after):
         return False
     if width >= 50 and len(before) + 1 + len(first) > width:
@@ -189,7 +194,7 @@ def _died(before: str, section: str | None) -> bool:
 
 
 def _add(out: list[Sentence], text: str, start: int, end: int, speaker, section, turn, question, joined) -> None:
-    while start < end and text[start] in " \t\n\"'-*•":
+    while start < end and text[start] in " \t\n\"'-*•" and not _SIGNS.match(text, start, end):
         start += 1
     while end > start and text[end - 1] in " \t\n.":
         end -= 1

@@ -12,7 +12,7 @@ _MONTH = (
 _DAY = r"[0-3]?[0-9](?:st|nd|rd|th)?"
 _COUNT = (
     r"(?:[0-9]{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a couple(?: of)?|a few)"
-    r"[ \n-](?:day|week|wk|month|year|yr)s?"
+    r"[ \n-](?:day|week|wk|month|mth|mo|year|yr)s?"
 )
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _SEP = r"[ \n]"
@@ -47,6 +47,7 @@ _POINTS = (
         r"|20)[0-9]{2}(?=\))"
         r"|(?<=[a-zA-Z] )(?:19|20)[0-9]{2}(?=$|[),.])|(?<=year )(?:19|20)[0-9]{2}(?![0-9])",
     ),
+    ("short year", r"'[0-9]{2}(?!')"),
     ("bare month", rf"(?<=\bin ){_MONTH}(?![\w.']|{_SEP}[0-9])|(?<=\bsince ){_MONTH}(?![\w.']|{_SEP}[0-9])"),
     (
         "future",
@@ -106,13 +107,14 @@ _DOCUMENT = re.compile(
     re.I,
 )
 _ELSEWHERE = re.compile(
-    r"(?:appointment|born|dob|date of birth|next visit|follow[ -]?up|return|recheck|review(?:ed)?"
+    r"(?:appointment|born|dob|date of birth|next visit|follow[ -]?up|return|recheck|review(?:ed)?|quit(?: smoking)?|lmp"
+    r"|last (?:menstrual )?period|sober(?: since)?"
     r"|last seen|seen)"
     r"(?:[ \n](?:of|on|from|dated|in|due))?[ \n]*\(?$",
     re.I,
 )
 _HINT = re.compile(r"[0-9]|day|night|morning|evening|week|month|year|wk|yr|tomorrow|since|in [A-Z]", re.I)
-_UNIT = {"wk": "week", "yr": "year", "d": "day"}
+_UNIT = {"wk": "week", "yr": "year", "mo": "month", "mth": "month", "d": "day"}
 _OF = {"7": "day", "52": "week", "12": "month"}
 _FEW = {"fourteen": "14", "another": "1", "": "1"}
 
@@ -209,9 +211,11 @@ def _spelled(kind: str, words: str, day_first: bool | None) -> str:
         words = re.sub(r"(?i)\ba couple(?: of)?\b", "2", words)
         words = re.sub(r"(?i)\ba few\b", "3", words)
         words = re.sub(r"(?i)\bback$", "ago", words)
-        words = re.sub(r"(?i)\b(wk|yr)(s?)\b", lambda m: _UNIT[m[1].lower()] + m[2], words)
+        words = re.sub(r"(?i)\b(wk|yr|mo|mth)(s?)\b", lambda m: _UNIT[m[1].lower()] + m[2], words)
         words = re.sub(r"(?i) time$", "", words)
         return re.sub(r"(?i)(?<=\w)-(?=day|week|month|year)", " ", words)
+    if kind == "short year":
+        return _year(words[1:])
     if kind == "coming weekday":
         return f"next {words}"
     if kind == "last":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stam_jax.graph.clinical_time import later
 from stam_jax.graph.memory import Memory
-from stam_jax.rules import cues, vocabulary
+from stam_jax.rules import classes, cues, vocabulary
 from stam_jax.rules.lexicon import named
 from stam_jax.rules.slots import SINGLE, agree, belies, narrows, same_slot
 from stam_jax.write.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
@@ -24,6 +24,8 @@ def update(task: UpdateTask) -> UpdateAnswer:
                     placed = placed or Placement(n, kind, c)
                 elif kind is not None:
                     verdicts.setdefault(c, Verdict(c, kind, n))
+            elif _classed(old, new, task) and later(old.clinical_time, new.clinical_time) != "yes":
+                verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
             elif belies(new, old) and later(old.clinical_time, new.clinical_time) != "yes":
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
             elif belies(old, new) and later(old.clinical_time, new.clinical_time) == "yes":
@@ -63,6 +65,14 @@ def _against(new: Memory, old: Memory) -> str | None:
     if wrong and old.polarity == "AFFIRMED" and new.attribute in ("dose", "value", "plan", "preference"):
         return "CORRECTED"
     return "SUPERSEDED"
+
+
+def _classed(old: Memory, stop: Memory, task: UpdateTask) -> bool:
+    """Whether a stop of a class ends `old`; "the water pill" ends none where two are taken."""
+    if not classes.ends(stop, old):
+        return False
+    held = [a.memory for a in task.candidates if a.memory.store == "ACTIVE"]
+    return len({m.concept for m in held if classes.ends(stop, m)}) == 1 or classes.every(stop)
 
 
 def _alone(old: Memory, gone: Memory, task: UpdateTask) -> bool:

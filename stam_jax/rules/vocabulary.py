@@ -94,9 +94,11 @@ DRUGS = _drugs("""
     amlodipine = Norvasc | amlodipine besylate; calcium channel blocker; hypertension | angina
     nifedipine = Procardia | Adalat; calcium channel blocker; hypertension | angina
     felodipine = Plendil; calcium channel blocker; hypertension
-    diltiazem = Cardizem | Tiazac; rate limiting calcium channel blocker; atrial fibrillation | hypertension | angina
+    diltiazem = Cardizem | Tiazac | dilt; rate limiting calcium channel blocker; atrial fibrillation | hypertension |
+        angina
     verapamil = Calan | Isoptin; rate limiting calcium channel blocker; atrial fibrillation | hypertension
-    metoprolol = Lopressor | Toprol | Toprol XL | metoprolol tartrate | metoprolol succinate; beta blocker;
+    metoprolol = Lopressor | Toprol | Toprol XL | metoprolol tartrate | metoprolol succinate | metop | metop XL |
+        metop succ | metop tart | metoprolol succ | metoprolol tart; beta blocker;
         atrial fibrillation | hypertension | heart failure | angina
     atenolol = Tenormin; beta blocker; hypertension | angina
     carvedilol = Coreg; beta blocker; heart failure | hypertension
@@ -121,13 +123,13 @@ DRUGS = _drugs("""
     hydralazine = Apresoline; vasodilator; hypertension | heart failure
     doxazosin = Cardura; alpha blocker; hypertension | benign prostatic hyperplasia
     prazosin = Minipress; alpha blocker; hypertension | post-traumatic stress disorder
-    isosorbide mononitrate = Imdur; nitrate; angina
-    nitroglycerin = Nitrostat | GTN | glyceryl trinitrate; nitrate; angina
+    isosorbide mononitrate = Imdur | ISMN; nitrate; angina
+    nitroglycerin = Nitrostat | GTN | NTG | glyceryl trinitrate; nitrate; angina
     ranolazine = Ranexa; antianginal; angina
     ivabradine = Corlanor; antianginal; heart failure
     digoxin = Lanoxin; digoxin; atrial fibrillation | heart failure; digoxin level monitoring
-    amiodarone = Cordarone | Pacerone; amiodarone; ventricular tachycardia | atrial fibrillation; tsh monitoring |
-        liver enzyme monitoring
+    amiodarone = Cordarone | Pacerone | amio; amiodarone; ventricular tachycardia | atrial fibrillation;
+        tsh monitoring | liver enzyme monitoring
     dronedarone = Multaq; antiarrhythmic; atrial fibrillation
     flecainide = Tambocor; antiarrhythmic; atrial fibrillation | supraventricular tachycardia
     propafenone = Rythmol; antiarrhythmic; atrial fibrillation
@@ -142,11 +144,12 @@ DRUGS = _drugs("""
     clopidogrel = Plavix; antiplatelet; coronary artery disease | stroke | peripheral artery disease
     ticagrelor = Brilinta; antiplatelet; coronary artery disease | myocardial infarction
     prasugrel = Effient; antiplatelet; coronary artery disease | myocardial infarction
-    aspirin = ASA | acetylsalicylic acid | Ecotrin; nsaid; coronary artery disease | stroke
-    atorvastatin = Lipitor; statin; hyperlipidemia | coronary artery disease
-    simvastatin = Zocor; cyp3a4 statin; hyperlipidemia | coronary artery disease
+    aspirin = ASA | acetylsalicylic acid | Ecotrin | baby aspirin | low-dose aspirin | low dose aspirin; nsaid;
+        coronary artery disease | stroke
+    atorvastatin = Lipitor | atorva; statin; hyperlipidemia | coronary artery disease
+    simvastatin = Zocor | simva; cyp3a4 statin; hyperlipidemia | coronary artery disease
     lovastatin = Mevacor; cyp3a4 statin; hyperlipidemia
-    rosuvastatin = Crestor; statin; hyperlipidemia | coronary artery disease
+    rosuvastatin = Crestor | rosuva; statin; hyperlipidemia | coronary artery disease
     pravastatin = Pravachol; statin; hyperlipidemia
     ezetimibe = Zetia; cholesterol absorption inhibitor; hyperlipidemia
     fenofibrate = Tricor; fibrate; hypertriglyceridemia | hyperlipidemia
@@ -207,7 +210,7 @@ DRUGS = _drugs("""
         parkinson disease
     pramipexole = Mirapex; dopaminergic; parkinson disease | restless legs syndrome
     ropinirole = Requip; dopaminergic; parkinson disease | restless legs syndrome
-    gabapentin = Neurontin | Gralise; gabapentinoid; peripheral neuropathy | epilepsy | postherpetic neuralgia
+    gabapentin = Neurontin | Gralise | gaba; gabapentinoid; peripheral neuropathy | epilepsy | postherpetic neuralgia
     pregabalin = Lyrica; gabapentinoid; peripheral neuropathy | fibromyalgia
     carbamazepine = Tegretol; carbamazepine; epilepsy | trigeminal neuralgia | bipolar disorder;
         carbamazepine level monitoring | sodium monitoring | blood count monitoring
@@ -247,7 +250,7 @@ DRUGS = _drugs("""
     azathioprine = Imuran; azathioprine; crohn disease | ulcerative colitis | lupus | rheumatoid arthritis;
         blood count monitoring | liver enzyme monitoring
     mercaptopurine = Purinethol | 6-MP; azathioprine; crohn disease | ulcerative colitis; blood count monitoring
-    mycophenolate = Cellcept | Myfortic; immunosuppressant; lupus | kidney transplant; blood count monitoring
+    mycophenolate = Cellcept | Myfortic | MMF; immunosuppressant; lupus | kidney transplant; blood count monitoring
     tacrolimus = Prograf; calcineurin inhibitor; kidney transplant; tacrolimus level monitoring |
         renal function monitoring
     cyclosporine = Neoral | Sandimmune | ciclosporin; calcineurin inhibitor; kidney transplant | psoriasis;
@@ -355,7 +358,7 @@ DRUGS = _drugs("""
         trimethoprim/sulfamethoxazole; trimethoprim; urinary tract infection | cellulitis
     metronidazole = Flagyl; metronidazole; diverticulitis | bacterial vaginosis | clostridioides difficile infection
     clindamycin = Cleocin; lincosamide; cellulitis | dental abscess
-    vancomycin = Vancocin; glycopeptide; clostridioides difficile infection | sepsis | endocarditis;
+    vancomycin = Vancocin | vanc; glycopeptide; clostridioides difficile infection | sepsis | endocarditis;
         vancomycin level monitoring
     linezolid = Zyvox; linezolid; pneumonia
     gentamicin =; aminoglycoside; sepsis; gentamicin level monitoring | renal function monitoring
@@ -389,8 +392,9 @@ DRUGS = _drugs("""
     potassium chloride = K-Dur | Klor-Con | KCl; potassium supplement; hypokalemia; potassium monitoring
     ferrous sulfate = iron sulfate | ferrous sulphate | FeSO4; iron; iron deficiency anemia
     folic acid = folate supplement; vitamin; folate deficiency
-    vitamin d = cholecalciferol | vitamin D3 | ergocalciferol; vitamin; vitamin d deficiency | osteoporosis
-    vitamin b12 = cyanocobalamin; vitamin; vitamin b12 deficiency
+    vitamin d = cholecalciferol | vitamin D3 | vit D | vit D3 | ergocalciferol; vitamin; vitamin d deficiency |
+        osteoporosis
+    vitamin b12 = cyanocobalamin | vit B12; vitamin; vitamin b12 deficiency
     calcium carbonate = Tums | Caltrate; mineral; osteoporosis
     magnesium oxide =; mineral; hypomagnesemia
     sevelamer = Renvela; phosphate binder; hyperphosphatemia
@@ -506,7 +510,7 @@ INTERACTIONS = frozenset(frozenset(line.split(" + ")) for line in _lines("""
 PROBLEMS = _names("""
     type 2 diabetes = type 2 diabetes mellitus | T2DM | DM2 | diabetes mellitus type 2 | type II diabetes |
         type II diabetes mellitus | non-insulin dependent diabetes | NIDDM | type two diabetes |
-        adult onset diabetes | DM type 2
+        adult onset diabetes | DM type 2 | DM type II | DMII | DM II | T2D
     type 1 diabetes = type 1 diabetes mellitus | T1DM | IDDM | type I diabetes | juvenile diabetes
     diabetes = diabetes mellitus | DM
     gestational diabetes = GDM
@@ -542,7 +546,8 @@ PROBLEMS = _names("""
     transient ischemic attack = TIA | mini-stroke
     deep vein thrombosis = DVT | dvt | deep venous thrombosis | blood clot in the leg
     pulmonary embolism = PE | pulmonary embolus | blood clot in the lung | lung clot | pulmonary emboli
-    chronic kidney disease = CKD | chronic renal disease | chronic renal insufficiency | chronic renal failure |
+    chronic kidney disease = CKD | CKD1 | CKD2 | CKD3 | CKD3a | CKD3b | CKD4 | CKD5 | chronic renal disease |
+        chronic renal insufficiency | chronic renal failure |
         diabetic nephropathy
     acute kidney injury = AKI | acute renal failure
     end-stage renal disease = ESRD | end stage renal disease
@@ -589,7 +594,7 @@ PROBLEMS = _names("""
     obsessive-compulsive disorder = OCD
     attention deficit hyperactivity disorder = ADHD | attention deficit disorder
     suicidal ideation = suicidal thoughts | suicidality | SI
-    alcohol use disorder = alcoholism | alcohol abuse | alcohol dependence
+    alcohol use disorder = alcoholism | alcohol abuse | alcohol dependence | EtOH abuse | EtOH use disorder
     opioid use disorder = OUD | opioid dependence
     tobacco use = smoking | tobacco dependence | nicotine dependence | tobacco use disorder
     dementia = vascular dementia
@@ -1072,7 +1077,8 @@ MONITORING = _names("""
 """)
 
 PROCEDURES = _names("""
-    appendectomy = appendicectomy | appendix removed | appendix out | appendix taken out | removal of the appendix
+    appendectomy = appendicectomy | appy | lap appy | appendix removed | appendix out | appendix taken out |
+        removal of the appendix
     cholecystectomy = gallbladder removed | gallbladder out | gall bladder removed | gallbladder surgery |
         gallbladder taken out | laparoscopic cholecystectomy | lap chole | removal of the gallbladder
     hysterectomy = total hysterectomy | total abdominal hysterectomy | TAH | uterus removed

@@ -37,8 +37,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core_jax.engine.http import LOCAL_NAMES, Limits, report
 from stam_jax.graph.undo import UndoRefused
 from stam_jax.page.page import render
-from stam_jax.read.packet import ARMS
-from stam_jax.serve.service import Service
+from stam_jax.serve.service import ASKED_ARMS, Service
 from stam_jax.storage.shard import StoreBusy
 from stam_jax.storage.store import StaleVersion
 
@@ -59,7 +58,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "query": {"type": "string", "minLength": 1, "maxLength": 20000, "description": "what to look for"},
     "question": {"type": "string", "minLength": 1, "maxLength": 20000, "description": "what to answer"},
     "most": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "memories returned"},
-    "arm": {"type": "string", "enum": list(ARMS), "description": "ACTIVE: serve only what still holds"},
+    "arm": {"type": "string", "enum": list(ASKED_ARMS), "description":
+            "ACTIVE: serve only what still holds; GATE: as the server's gate decides, the default where it has one"},
     "as_of_seq": {"type": "integer", "minimum": 0, "description": "what the memory knew after this update"},
     "as_of_date": {"type": "string", "description": "what was true on this date, by all that is known now"},
     "seq": {"type": "integer", "minimum": 1, "description": "number of the update"},

@@ -17,7 +17,9 @@ from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from pydantic import Field
 
+from stam_jax.graph.memory import Entry
 from stam_jax.serve.service import Service
+from stam_jax.write.turns import recited
 
 LOG = logging.getLogger(__name__)
 INSTRUCTIONS = """A memory of patients that keeps what still holds apart from what held before, and can say why.
@@ -37,10 +39,11 @@ def face(service: Service, **settings: Any) -> FastMCP:
             text: Annotated[str, Field(description="the entry, word for word", min_length=1)],
             date: Annotated[str | None, Field(description="when it was written; left out = undated")] = None,
             kind: Annotated[str, Field(description="such as note, dialogue, result")] = "dialogue",
-            author_role: Annotated[str, Field(description="who said it, such as patient or clinician")] = "unknown",
+            author_role: Annotated[str, Field(description="who said it: patient, clinician, assistant")] = "unknown",
     ) -> dict[str, Any]:
-        """Take an entry into the memory. Says what is new, what it replaced or ended, and what it confirmed."""
-        return await _asked(service.ingest, patient_id, text, date=date, kind=kind, author_role=author_role)
+        """Take an entry into the memory. Says what is new, what it replaced or ended, and what it confirmed. What you
+        said yourself, and what you recalled from here, is not taken for record."""
+        return await _asked(_taken_in, service, patient_id, text, date=date, kind=kind, author_role=author_role)
 
     async def recall(
             patient_id: Patient,
@@ -54,7 +57,8 @@ def face(service: Service, **settings: Any) -> FastMCP:
     async def answer(
             patient_id: Patient,
             question: Annotated[str, Field(description="one question about the patient", min_length=1)],
-            arm: Annotated[Literal["BOTH", "ACTIVE"], Field(description="ACTIVE leaves past memories out")] = "BOTH",
+            arm: Annotated[Literal["BOTH", "ACTIVE", "GATE"] | None, Field(
+                description="ACTIVE leaves past memories out; GATE decides; left out, the server's default")] = None,
             as_of_date: Day = None,
     ) -> dict[str, Any]:
         """Answer a question from the memory, or say that it is not in it. `grounds` are the memories it rests on."""
@@ -78,6 +82,19 @@ def face(service: Service, **settings: Any) -> FastMCP:
     for tool in (remember, recall, answer, why, timeline):
         server.add_tool(_bound(tool, service.patient_id), name=tool.__name__, description=tool.__doc__)
     return server
+
+
+def _taken_in(service: Service, patient_id: str, text: str, *, date: str | None, kind: str, author_role: str
+              ) -> dict[str, Any]:
+    """Raises: ValueError: an undated text that says nothing but what the memory holds: nobody can tell whether it was
+    said anew or recalled."""
+    if date is None and service.patient_id in (None, patient_id):
+        entry = Entry.of(patient_id, kind, kind, text, author_role=author_role)
+        state = service.store.state(patient_id)
+        if entry.entry_key not in state.entries and recited(entry.text, state):
+            raise ValueError("text: stands in the memory word for word, so that it seems recalled; if it was said "
+                             "anew, give its date")
+    return service.ingest(patient_id, text, date=date, kind=kind, author_role=author_role)
 
 
 def _bound(tool: Callable, patient_id: str | None) -> Callable:

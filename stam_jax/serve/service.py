@@ -19,6 +19,8 @@ from stam_jax.graph import views
 from stam_jax.graph.clinical_time import bounds
 from stam_jax.graph.memory import Entry
 from stam_jax.graph.state import State
+from stam_jax.history.gate import Gate
+from stam_jax.history.gate import serve as gated
 from stam_jax.page.page import page
 from stam_jax.read import search as read
 from stam_jax.read.answer import Reader
@@ -27,12 +29,16 @@ from stam_jax.read.packet import ARMS
 from stam_jax.storage.store import Store
 from stam_jax.write.writer import Writer
 
+GATE = "GATE"
+ASKED_ARMS = (*ARMS, GATE)
+
 
 class Service:
     """One store behind one set of methods; threads may share it. What writes waits for its turn.
 
     Args:
         encoder: makes the vectors of memories and questions; the one that the store was made with.
+        gate: decides whether past memories are served, where a question names no arm.
         patient_id: the only patient that may be asked for; None = any that a caller names.
         listing: whether the ids of all patients may be asked for.
 
@@ -41,9 +47,9 @@ class Service:
     """
 
     def __init__(self, store: Store, encoder: Any, *, writer: Writer, reader: Reader, config: Config = Config(),
-                 patient_id: str | None = None, listing: bool = False):
+                 gate: Gate | None = None, patient_id: str | None = None, listing: bool = False):
         self.store, self.config, self.writer, self.reader = store, config, writer, reader
-        self.encoder = _OneAtATime(encoder)
+        self.encoder, self.gate = _OneAtATime(encoder), gate
         self.patient_id, self.listing = patient_id, listing
         self._writing = threading.Lock()
 
@@ -141,32 +147,46 @@ class Service:
             record(found.state, item.mid) | {"place": item.place, "cosine": round(item.cosine, 6)}
             for item in found.ranked()[:most]]}
 
-    def answer(self, patient_id: str, question: str, *, arm: str = "BOTH", as_of_seq: int | None = None,
+    def answer(self, patient_id: str, question: str, *, arm: str | None = None, as_of_seq: int | None = None,
                as_of_date: str | None = None) -> dict[str, Any]:
-        """An answer, the packet it was read from, and the memories on which it rests. arm: BOTH or ACTIVE."""
-        if arm not in ARMS:
-            raise ValueError(f"arm: got {arm!r:.80}, expected one of {ARMS}")
+        """An answer, the packet it was read from, and the memories on which it rests.
+
+        arm: BOTH, ACTIVE, REFILLED, or GATE, which serves BOTH or ACTIVE as the gate decides; left out it is GATE where
+        the service has a gate, else BOTH. `arm` of the answer is what was served, `gate` what the gate said.
+        """
+        arm = arm or ("BOTH" if self.gate is None else GATE)
+        if arm not in ASKED_ARMS:
+            raise ValueError(f"arm: got {arm!r:.80}, expected one of {ASKED_ARMS}")
+        if arm == GATE and self.gate is None:
+            raise ValueError(f"arm: got {GATE}, but this service has no gate; expected one of {ARMS}")
         found = self._search(patient_id, question, as_of_seq, as_of_date)
-        packet = read.packet(found, arm, self.config.read, self.reader.count)
+        decided = None
+        if arm == GATE:
+            packet, p = gated(found, self.gate, self.config.read, question, self.reader.count)
+            decided = {"history_needed": round(p, 6), "threshold": str(self.gate.threshold), "lambda": self.gate.lam,
+                       "fitted_on": self.gate.replay_sha256}
+        else:
+            packet = read.packet(found, arm, self.config.read, self.reader.count)
         said = self.reader.answer([question], [packet])[0]
         return {"patient_id": patient_id, "version": found.state.version, "question": question, "answer": said.text,
-                "error": said.error, "reader": said.reader, "arm": said.arm, "tokens": said.tokens,
+                "error": said.error, "reader": said.reader, "arm": said.arm, "gate": decided, "tokens": said.tokens,
                 "packet_sha256": said.packet_sha256, "packet": packet.text, "served": list(said.mids),
                 "grounds": [record(found.state, mid) for mid in said.grounds]}
 
     def why(self, patient_id: str, memory_id: str) -> dict[str, Any]:
-        """Where a memory came from and each move it made: reason, rule or model line, relation, successor."""
+        """Where a memory came from and each move it made: reason, rule or model line, successor, and the
+        relations from the new memory to it (`way`, of which `along` is the last)."""
         state = self._state(patient_id)
         why = state.why(memory_id)
         moves = []
         for t in why.transitions:
-            along = why.relations.get(t.evidence_rid or "")
+            way = [{"type": r.type, "confidence": r.confidence, "origin": r.origin, "from": _line(state, r.src),
+                    "to": _line(state, r.dst)} for rid in t.way if (r := why.relations.get(rid)) is not None]
             moves.append({
                 "update": t.update_seq, "from": t.from_, "to": t.to, "reason": t.reason, "decided_by": t.decided_by,
                 "order": t.order, "successor": _line(state, t.successor) if t.successor in state.places else None,
                 "also_by": list(t.also_by), "score": t.score, "threshold": t.tau, "calibration": t.calibration_id,
-                "along": along and {"type": along.type, "confidence": along.confidence, "origin": along.origin,
-                                    "from": _line(state, along.src), "to": _line(state, along.dst)}})
+                "along": way[-1] if way else None, "way": way})
         return {"patient_id": patient_id, "memory": record(state, memory_id), "noted_by_update": why.inserted_seq,
                 "moves": moves, "chain": [_line(state, mid) for mid in why.chain]}
 
@@ -198,7 +218,7 @@ class Service:
         if not isinstance(text, str) or not text.strip():
             raise ValueError("got no words to search for")
         state, vectors = read.snapshot(self.store, patient_id)
-        query: np.ndarray = read.encode_query(self.encoder, [text])[0]
+        query: np.ndarray = read.encode_query(self.encoder, [text], self.config.read.instruction)[0]
         return read.search(state, vectors, query, self.config.read, as_of_seq=as_of_seq, as_of_date=as_of_date)
 
 

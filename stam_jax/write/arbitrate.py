@@ -78,7 +78,8 @@ def _after(a: str | None, b: str | None) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """That `new` archives `old`. line: who said so. relation: along which. rank: how good a ground it is (R10)."""
+    """That `new` archives `old`. line: who said so. way: the relations from `new` to `old`. rank: how good a ground it
+    is (R10)."""
 
     old: Memory
     new: Memory
@@ -87,7 +88,7 @@ class Claim:
     delete: bool = False
     bare: bool = False  # the line named no new memory
     assumed: bool = False
-    relation: Relation | None = None
+    way: tuple[Relation, ...] = ()
     rank: tuple = ()
 
 
@@ -147,21 +148,21 @@ class _Case:
             return _after(*dates), True
         return 0 < new.update_seq < old.update_seq, True
 
-    def path(self, new: Memory, old: Memory) -> tuple[Relation, Relation] | None:
-        """(first, last relation) from `new` to `old`: one admissible one, or one and any other that a hop may walk."""
+    def path(self, new: Memory, old: Memory) -> tuple[Relation, ...]:
+        """The relations from `new` to `old`: an admissible one, or one and any other that a hop may walk; else none."""
         def rank(r: Relation) -> tuple:
             return self.order[r.type], -r.confidence, r.rid
 
         first = sorted((r for r in self.edges[new.mid] if self.table[r.type].archive_admissible), key=rank)
         for r in first:
             if r.other(new.mid) == old.mid:
-                return r, r
+                return (r,)
         for r in first:
             over = [s for s in self.edges[r.other(new.mid)]
                     if s.other(r.other(new.mid)) == old.mid and self.table[s.type].expand]
             if over:
                 return r, min(over, key=rank)
-        return None
+        return ()
 
     def place(self, new: Memory, place: Place) -> None:
         """The first repetition stands before any other place; of two memories that it precedes, the nearer one."""
@@ -227,14 +228,13 @@ def only_verified(case: _Case, c: Claim) -> Claim | None:
 
 def related(case: _Case, c: Claim) -> Claim | None:
     """R4: along an admissible relation. What resolves or corrects its own slot needs none."""
-    path = case.path(c.new, c.old)
-    if path is None:
+    way = case.path(c.new, c.old)
+    if not way:
         own = same_slot(c.new, c.old) and (c.kind != "SUPERSEDED" or restates(c.new, c.old))
         if case.config.relations and not own:
             return _refuse(case, "blocked_no_relation")
         return dataclasses.replace(c, rank=(2, len(case.order), 0.0))
-    first, last = path
-    return dataclasses.replace(c, relation=last, rank=(first is not last, case.order[first.type], -first.confidence))
+    return dataclasses.replace(c, way=way, rank=(len(way) > 1, case.order[way[0].type], -way[0].confidence))
 
 
 def not_older(case: _Case, c: Claim) -> Claim | None:
@@ -325,7 +325,7 @@ def placed(case: _Case, new: Memory, kind: str, old: Memory, line: str) -> None:
     if verified(old) < verified(new):
         return _refuse(case, "blocked_unverified")
     slot = same_slot(new, old)
-    if not slot and case.config.relations and case.path(new, old) is None:
+    if not slot and case.config.relations and not case.path(new, old):
         return _refuse(case, "blocked_no_relation")
     older, assumed = case.older(new, old)
     if (assumed and not slot) or not (older or assumed):
@@ -518,7 +518,8 @@ def _moves(case: _Case, claims: Sequence[Claim], proposed: set[str]) -> list[Tra
         moves.append(archive(
             old, kind, successor=None if bare else last, also_by=() if bare else tuple(also),
             order="assumed" if claim.assumed and kind == "CORRECTED" else _order(m, case.memory(last), claim.assumed),
-            decided_by=claim.line, evidence_rid=None if claim.relation is None else claim.relation.rid))
+            decided_by=claim.line, evidence_rid=claim.way[-1].rid if claim.way else None,
+            via=tuple(r.rid for r in claim.way[:-1])))
         if claim.delete:
             proposed.add(old)
     moved |= archived.keys()
@@ -567,7 +568,7 @@ def _commit(case: _Case, moves: Sequence[Transition], proposed: Sequence[str],
     for mid in proposed:
         marks[mid] = marks.get(mid, case.memory(mid).flags) | {"deletion_proposed"}
     relations, moved = _relations(case)
-    transitions = [canonical.replaced(t, evidence_rid=moved.get(t.evidence_rid, t.evidence_rid)) for t in moves]
+    transitions = [_along(t, [moved.get(rid, rid) for rid in t.way]) for t in moves]
     return Commit(
         state.patient_id, state.version, () if known else (entry,), tuple(memories), tuple(relations),
         tuple(transitions), counters=dict(sorted((+case.counters).items())), model_hashes=dict(hashes or {}),
@@ -575,6 +576,13 @@ def _commit(case: _Case, moves: Sequence[Transition], proposed: Sequence[str],
         marks=tuple(Mark(mid, flags) for mid, flags in marks.items()),
         statuses=(Status(entry.entry_key, entry.status),) if known and entry.status != state.entries[
             entry.entry_key].status else ())
+
+
+def _along(t: Transition, way: Sequence[str | None]) -> Transition:
+    """The transition with a way of other relations; None = one that is not stored."""
+    *via, last = way or [None]
+    kept = tuple(dict.fromkeys(rid for rid in via if rid not in (None, last)))
+    return canonical.replaced(t, evidence_rid=last, via=kept if last is not None else ())
 
 
 def _relations(case: _Case) -> tuple[list[Relation], dict[str, str | None]]:

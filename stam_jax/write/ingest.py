@@ -33,6 +33,7 @@ from stam_jax.write.chunks import chunks
 from stam_jax.write.impact import impact
 from stam_jax.write.nearest import Vectors, whole
 from stam_jax.write.normalise import normalise
+from stam_jax.write.turns import Heard, served
 from stam_jax.write.writer import Extraction, LinkAnswer, UpdateAnswer, UpdateTask, Writer
 
 TEMPLATE = "{text}"  # of a memory's embedded text; its hash stands in the store's header
@@ -203,17 +204,19 @@ class _Run:
     def prepare(self, admitted: Sequence[tuple[Entry, Extraction | None]]) -> list[_Ready]:
         """W1 to W3, each one batch."""
         with self.report.timed("extract"):
-            asked = [entry for entry, extraction in admitted if extraction is None]
+            heard = [None if extraction is not None else Heard.of(entry) for entry, extraction in admitted]
+            asked = [h.entry for h in heard if h is not None and h.record.strip()]
             given = iter(self._answers("extract", self.writer.extract, asked))
         ready, fresh = [], []
         with self.report.timed("normalise"):
-            for entry, extraction in admitted:
+            for (entry, extraction), h in zip(admitted, heard):
                 config = self.config
-                if extraction is None:
-                    extraction = next(given)
-                else:  # rows are all kept
+                if h is None:  # rows are all kept
                     config = dataclasses.replace(config, per_chunk=max(1, len(extraction.drafts)))
-                news, counters = normalise(entry, extraction, config)
+                else:
+                    extraction = next(given) if h.record.strip() else Extraction()
+                news, counters = normalise(entry, extraction, config, h)
+                counters.update({} if h is None else h.counters)
                 ready.append(_Ready(entry, tuple(news), None, counters, extraction.error is not None))
                 fresh += news
         with self.report.timed("embed"):
@@ -265,7 +268,7 @@ class _Run:
             if self._known_entry(r.entry):
                 continue
             state = self.store.state(patient_id)
-            r = _without_deleted(r, state)
+            r = _without_known(r, state)
             work.append(r)
             arrivals.append(Arrival(state, r.entry, r.news, whole(r.rows), self._known(state)))
         linked: list[list[list[Relation]]] = [[[] for _ in a.news] for a in arrivals]
@@ -348,13 +351,16 @@ class _Run:
         report.problems.update(commit.counters)
 
 
-def _without_deleted(ready: _Ready, state: State) -> _Ready:
-    """What another try says again of what was deleted since stays deleted; counted as `deleted_draft`."""
-    kept = [i for i, m in enumerate(ready.news) if state.places.get(m.mid) != "DELETED"]
-    if (gone := len(ready.news) - len(kept)) == 0:
+def _without_known(ready: _Ready, state: State) -> _Ready:
+    """Without what another try says again of what was deleted since, which stays deleted (`deleted_draft`), and without
+    what repeats the memory's own words (`served_draft`)."""
+    gone = {m.mid for m in ready.news if state.places.get(m.mid) == "DELETED"}
+    told = served(ready.entry, ready.news, state) - gone
+    if not gone and not told:
         return ready
-    return dataclasses.replace(ready, news=tuple(ready.news[i] for i in kept), rows=ready.rows[kept],
-                               counters=Counter(ready.counters) + Counter(deleted_draft=gone))
+    kept = [i for i, m in enumerate(ready.news) if m.mid not in gone | told]
+    counters = Counter(ready.counters) + Counter(deleted_draft=len(gone), served_draft=len(told))
+    return dataclasses.replace(ready, news=tuple(ready.news[i] for i in kept), rows=ready.rows[kept], counters=counters)
 
 
 def _fault(entry: Any, extraction: Extraction | None) -> str | None:

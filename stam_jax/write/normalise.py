@@ -1,7 +1,9 @@
 """W2: a writer's drafts, checked against their entry, become memories. No JAX.
 
 A quote is looked for as it stands, then without regard to case and blanks, then as the most similar words. What is not
-found is kept all the same: its memory cites the whole chunk, unverified, and archives nothing.
+found is kept all the same: its memory cites the whole chunk, unverified, and archives nothing. Where a machine speaks
+in an entry (`stam_jax.write.turns`), a quote must be people's words, or reach from its question into their answer;
+what is found nowhere in such a chunk is left out.
 """
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from core_jax.records import RecordError
 from stam_jax.config import WriteConfig
 from stam_jax.graph.clinical_time import resolve
 from stam_jax.graph.memory import Entry, Memory, Provenance, canonical_text, quote_sha
+from stam_jax.write.turns import Heard
 from stam_jax.write.writer import Draft, Extraction
 
 LEAST_RATIO = 92.0
@@ -40,14 +43,19 @@ def stated(value: str | None, quote: str) -> bool:
     return wanted <= numbers(quote).keys() | words
 
 
-def normalise(entry: Entry, extraction: Extraction, config: WriteConfig) -> tuple[list[Memory], Counter[str]]:
+def normalise(entry: Entry, extraction: Extraction, config: WriteConfig, heard: Heard | None = None
+              ) -> tuple[list[Memory], Counter[str]]:
     """Memories in the order of the drafts, and what was counted on the way.
 
     Counted, beside the extraction's own problems: `quote_folded`, `quote_similar`, `quote_not_found`,
-    `value_unverified`, `duplicate_draft`, `draft_over_limit` and `bad_draft` (the last three leave no memory).
+    `value_unverified`, `duplicate_draft`, `draft_over_limit`, `bad_draft` and `machine_draft`, whose words a machine
+    said (the last four leave no memory).
+
+    Args:
+        heard: the entry as the writer was shown it, where machines speak in it.
     """
     counters: Counter[str] = Counter(extraction.problems)
-    finder = _Finder(entry)
+    finder = _Finder(entry.text, entry.chunks) if heard is None or not heard.machines else _Listener(heard)
     out, seen, places = [], set(), Counter()
     for draft in extraction.drafts:
         bounds = finder.chunk(draft.chunk)
@@ -67,7 +75,10 @@ def normalise(entry: Entry, extraction: Extraction, config: WriteConfig) -> tupl
             counters["draft_over_limit"] += 1
             continue
         (start, end), how = finder.find(draft, bounds)
-        if not stated(fields["value"], entry.text[start:end]):
+        if how == "machine_draft":
+            counters[how] += 1
+            continue
+        if not stated(fields["value"], finder.text[start:end]):
             fields["flags"] = frozenset({"value_unverified"})
         where = Provenance.of(entry, start, end, chunk=draft.chunk, verified=how != "quote_not_found")
         try:
@@ -97,10 +108,10 @@ def _plain(text: str | None) -> str | None:
 
 
 class _Finder:
-    """Where quotes stand in an entry's chunks."""
+    """Where quotes stand in the chunks of a text."""
 
-    def __init__(self, entry: Entry):
-        self.text, self.chunks = entry.text, entry.chunks
+    def __init__(self, text: str, chunks: tuple[tuple[int, int], ...]):
+        self.text, self.chunks = text, chunks
         self._folded: dict[tuple[int, int], tuple[str, list[int]]] = {}
 
     def chunk(self, index: int) -> tuple[int, int] | None:
@@ -156,6 +167,22 @@ class _Finder:
                 blank = c.isspace()
             self._folded[bounds] = "".join(letters), where
         return self._folded[bounds]
+
+
+class _Listener(_Finder):
+    """Where quotes stand in an entry in which machines speak: among people's words first."""
+
+    def __init__(self, heard: Heard):
+        super().__init__(heard.entry.text, heard.entry.chunks)
+        self.heard, self.people = heard, _Finder(heard.record, heard.entry.chunks)
+
+    def find(self, draft: Draft, bounds: tuple[int, int]) -> tuple[tuple[int, int], str]:
+        """As `_Finder.find`; `machine_draft` where no person says it."""
+        span, how = self.people.find(draft, bounds)
+        if how != "quote_not_found" or not self.heard.machine_within(*bounds):
+            return span, how
+        span, how = super().find(draft, bounds)
+        return (span, how) if how != "quote_not_found" and self.heard.answered(*span) else (bounds, "machine_draft")
 
 
 def _negations(text: str) -> int:

@@ -9,7 +9,7 @@ def test_example(repository, tmp_path, monkeypatch, capsys):
     page = (repository / "docs" / "memory.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     exec(compile(re.search(r"^```python\n(.*?)^```", page, re.M | re.S)[1], "memory.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == ["holds metformin 1000 mg bid", "held metformin 500 mg daily SUPERSEDED"]
+    assert capsys.readouterr().out.splitlines() == ["holds type 2 diabetes ", "holds metformin 1000 mg bid", "held metformin 500 mg daily SUPERSEDED"]
 
 
 def test_tables(repository):

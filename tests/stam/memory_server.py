@@ -8,8 +8,11 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "kernels"
 
 from service_cases import service  # noqa: E402
 
+from stam_jax.history.gate import Gate  # noqa: E402
+
 store, options = sys.argv[1], json.loads(sys.argv[2])
-made = service(store, patient_id=options.get("patient_id"), listing=options.get("listing", False))
+gate = Gate.load(options["gate"]) if "gate" in options else None
+made = service(store, patient_id=options.get("patient_id"), listing=options.get("listing", False), gate=gate)
 if options.get("stdio"):
     from stam_jax.serve.mcp import face
 

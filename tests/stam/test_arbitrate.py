@@ -168,7 +168,24 @@ def test_r4_a_path_of_two_begins_with_an_admissible_relation(first, second, goes
     c, after = decide(state, e, [stop], [Verdict(1, "RESOLVED", 0)], linked=[thread(stop, drug, first)])
     assert (after.places[plan.mid] == "HISTORY") == goes
     if goes:
-        assert c.transitions[0].evidence_rid == thread(plan, drug, second).rid
+        t, = c.transitions
+        assert (t.via, t.evidence_rid) == ((thread(stop, drug, first).rid,), thread(plan, drug, second).rid)
+        assert set(after.why(plan.mid).relations) == set(t.way)
+
+
+def test_the_way_of_what_repeats_a_memory_begins_at_that_memory():
+    """N says what the stored stop says and hangs on it; the first relation of N's way is stored with the other's name."""
+    e0, stop = old("warfarin stopped", value=None, concept="warfarin", polarity="NEGATED")
+    e1, drug = old("warfarin 5 mg", value="5", concept="warfarin", date="2023-01-01")
+    e2 = entry("check the INR every 2 weeks", date="2023-01-01", source="old")
+    plan = memory(e2, kind="PLAN", concept="inr", attribute="plan", value="every 2 weeks", start="2023-01-01")
+    watch = thread(plan, drug, "monitoring_for")
+    state = stored(stop, drug, plan, entries=[e0, e1, e2], relations=[watch])
+    e, n = new("warfarin was stopped", value=None, concept="warfarin", polarity="NEGATED", start="2024-01-01")
+    c, after = decide(state, e, [n], [Verdict(2, "RESOLVED", 0)], [Placement(0, "SAME", 0)],
+                      linked=[thread(n, drug), thread(n, stop, "restatement")])
+    t, = c.transitions
+    assert n.mid not in after.memories and t.way == (thread(stop, drug).rid, watch.rid) and t.successor == stop.mid
 
 
 def test_r5_what_is_reported_late_precedes_what_holds():

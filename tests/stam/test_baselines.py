@@ -1,17 +1,14 @@
-"""The controls: what each decides, what each serves, and that other systems lose nothing unnoticed."""
-import json
-import sys
+"""The controls: what each decides, what each serves."""
+import dataclasses
 from collections import Counter
 
 import numpy as np
-import pytest
 from memory_cases import entry, memory
 
 from core_jax.embed import HashEncoder
-from stam_jax.baselines import endpoint, external, serving, slots
+from stam_jax.baselines import external, serving, slots
 from stam_jax.baselines.writers import MEASURED, AppendOnly, SameSlot
 from stam_jax.config import ReadConfig
-from stam_jax.graph.memory import Entry
 from stam_jax.graph.state import State
 from stam_jax.graph.update import Commit, Update
 from stam_jax.write.writer import Affected, Draft, Extraction, LinkTask, UpdateTask
@@ -121,8 +118,39 @@ def test_full_context_drops_the_oldest_words():
         for i in cut.items:  # what is read off stands in the words that were served
             assert s.entries[i.memory.provenance[0].entry_key].text[i.memory.provenance[0].start:
                                                                   i.memory.provenance[0].end] in cut.text
+        assert cut.cut is (words < whole.words)
+        for key, spans in serving.places(cut).items():
+            for a, b in spans:
+                assert s.entries[key].text[a:b] in cut.text
     few = serving.FullContext({"p1": ENTRIES}, {"p1": s}, 5).serve("p1", "", np.zeros(1))
     assert {i.memory.concept for i in few.items} == {"potassium", "latex"}
+
+
+def test_full_context_is_cut_in_the_readers_unit():
+    s = state()
+    whole = serving.FullContext({"p1": ENTRIES}, {"p1": s}).serve("p1", "", np.zeros(1))
+    for most in range(0, len(whole.text) + 9, 7):
+        arm = serving.FullContext({"p1": ENTRIES}, {"p1": s}, most, len)
+        cut = arm.serve("p1", "", np.zeros(1))
+        assert len(cut.text) <= most and whole.text.endswith(cut.text) and cut is arm.serve("p1", "x", np.ones(1))
+        assert cut.cut is (len(whole.text) > most) and cut.cut is (cut.text != whole.text)
+        if cut.cut:  # one word more is too long
+            longer = whole.text.split()[-cut.words - 1]
+            assert len(cut.text) + len(longer) + 1 > most
+
+
+def test_places_are_of_the_words_or_of_what_memories_cite():
+    e = ENTRIES[0]
+    cited = MEMORIES[0][0]
+    item = serving.Item(cited, "ACTIVE", 0.0)
+    p = cited.provenance[0]
+    assert serving.places(serving.Packet("BOTH", (item,), "")) == {e.entry_key: [(p.start, p.end)]}
+    unsure = dataclasses.replace(item, memory=dataclasses.replace(cited, provenance=(
+        dataclasses.replace(p, verified=False, start=0, end=len(e.text)),)))
+    assert serving.places(serving.Packet("BOTH", (unsure,), "")) == {}
+    spans = ((e.entry_key, 5, 9), ("other", 1, 2), (e.entry_key, 0, 5), (e.entry_key, 11, 12))
+    raw = serving.Raw("raw", (item,), "", spans=spans)
+    assert serving.places(raw) == {e.entry_key: [(0, 9), (11, 12)], "other": [(1, 2)]}
 
 
 def test_flat_rag_serves_the_nearest_chunks_in_the_order_of_the_record():
@@ -153,80 +181,18 @@ def test_from_memory_can_hide_where_a_memory_stands():
     assert set(active.mids) == {m.mid for m in s.active()}
 
 
-# ---- other systems -------------------------------------------------------------------------------------------------
+class Keeps:
+    """A memory system that serves whole entries, those with the most words of the question first."""
 
-class Notes:
-    """A stand-in system: keeps whole texts, finds by shared words."""
-
-    def __init__(self, patient_id):
-        self.kept, self.closed = [], False
-
-    def close(self):
-        self.closed = True
-
-
-def _add(own: Notes, e: Entry) -> int:
-    if "mother" in e.text:
-        raise TimeoutError
-    own.kept.append(external.Line(e.text, e.date, e.entry_key))
-    return 1
-
-
-def _search(own: Notes, question: str, most: int) -> list[external.Line]:
-    words = set(question.lower().split())
-    return sorted(own.kept, key=lambda line: -len(words & set(line.text.lower().split())))
-
-
-def test_per_patient_counts_what_is_lost_and_keeps_patients_apart():
-    system = external.PerPatient("notes", Notes, _add, _search)
-    other = entry("Metformin 500 mg.", patient="p10")
-    filled = external.fill(system, [*ENTRIES, other])
-    assert filled == {"entries": 6, "memories": 5, "empty": 1} and system.lost == {"TimeoutError": 1}
-    assert len(system.search("p1", "potassium", 2)) == 2
-    assert [line.text for line in system.search("p10", "potassium", 9)] == [other.text]
-    assert system.search("p2", "potassium", 9) == []
-    system.close()
-    assert system.search("p1", "potassium", 2) == []
+    def search(self, patient_id, question, most):
+        words = set(question.lower().split())
+        own = [external.Line(e.text, e.date, e.entry_key) for e in ENTRIES]
+        return sorted(own, key=lambda line: -len(words & set(line.text.lower().split())))[:most]
 
 
 def test_from_system_serves_lines_and_reads_each():
-    system = external.PerPatient("notes", Notes, _add, _search)
-    external.fill(system, ENTRIES)
     read = {e.text: own for e, own in zip(ENTRIES, MEMORIES)}
-    arm = serving.FromSystem(system, 1, lambda patient, line: read[line.text])
+    arm = serving.FromSystem(Keeps(), 1, lambda patient, line: read[line.text])
     got = arm.serve("p1", "Allergic to latex", np.zeros(1))
     assert got.text == "[2024-05-01] Potassium 4.4. Allergic to latex.\n"
     assert got.mids == tuple(m.mid for m in MEMORIES[4])
-
-
-def test_mem0_says_what_is_missing(monkeypatch, tmp_path):
-    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    monkeypatch.setitem(sys.modules, "mem0", None)
-    monkeypatch.setenv("MEM0_TELEMETRY", "x")
-    monkeypatch.setenv("MEM0_DIR", "x")
-    with pytest.raises(ImportError):
-        external.Mem0("http://127.0.0.1:1/v1", str(tmp_path), model="m", embedding_model="e", dim=8)
-    monkeypatch.setenv("OPENROUTER_API_KEY", "k")
-    with pytest.raises(ValueError, match="OPENROUTER_API_KEY"):
-        external.Mem0("http://127.0.0.1:1/v1", str(tmp_path), model="m", embedding_model="e", dim=8)
-
-
-def test_endpoint_extracts_the_new_messages_only():
-    prompt = ("## Summary\n\n\n## Existing Memories\n[]\n\n## New Messages\nuser: Takes aspirin. Potassium 4.1.\n\n\n"
-              "## Observation Date\n2024-01-01\n\n# Output:")
-    got = json.loads(endpoint.extraction(Reads(), prompt))
-    assert [m["text"] for m in got["memory"]] == ["Takes aspirin.", "Potassium 4.1."]
-    with pytest.raises(ValueError, match="new messages"):
-        endpoint.extraction(Reads(), "hello")
-
-
-def test_endpoint_serves_a_model_and_an_encoder():
-    openai = pytest.importorskip("openai")
-    pytest.importorskip("uvicorn")
-    with endpoint.serving(Reads(), ENCODER) as url:
-        client = openai.OpenAI(base_url=url, api_key="none")
-        text = "## New Messages\nuser: Takes aspirin.\n\n## Observation Date\nx\n"
-        said = client.chat.completions.create(model=endpoint.NAME, messages=[{"role": "user", "content": text}])
-        assert json.loads(said.choices[0].message.content)["memory"][0]["text"] == "Takes aspirin."
-        row = client.embeddings.create(model="encoder", input=["aspirin"], encoding_format="float").data[0].embedding
-        assert np.allclose(row, ENCODER.encode(["aspirin"])[0], atol=1e-6)

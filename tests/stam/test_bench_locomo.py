@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from core_jax.engine.scripted import Scripted
 from core_jax.records import RecordError
 from stam_jax.benchmarks import locomo as bench
-from stam_jax.graph.memory import Memory, Provenance
-from stam_jax.readers.locomo import read, samples, turns
+from stam_jax.benchmarks.judge import Judge
+from stam_jax.readers.locomo import Question, read, samples, turns
 
 SAMPLE = {
     "sample_id": "conv-1",
@@ -53,21 +54,62 @@ def test_questions(tmp_path):
         ("June 2023", 2, ("D2:1",)), ("jogging, cycling", 1, ("D1:1", "D1:2")), ("2", 4, ("D",)), ("yes", 5, ())]
 
 
-def test_scores(tmp_path):
+def test_served_turns(tmp_path):
     (sample,) = samples(_file(tmp_path, SAMPLE))
-    entries = {e.entry_key: e for e in sample.entries}
     first = sample.entries[0]
-    memory = Memory.of("conv-1", "Ann jogs daily", [Provenance.of(first, 0, first.text.index(" [D1:1]"))])
-    found = bench.served(entries, [memory])
-    assert found == {"D1:1"}
-    got = bench.score(sample.questions, ["June 2023", "cycling, jogging", "3", "It is not mentioned."], [found] * 4)
-    assert got.f1.types == {"temporal": (1.0, 1), "multi-hop": (1.0, 1), "single-hop": (0.0, 1),
-                            "adversarial": (1.0, 1)}
-    assert got.f1.macro == 0.75 and got.plain.types["multi-hop"] == (1.0, 1) and "adversarial" not in got.plain.types
-    assert (got.recall, got.with_evidence) == (pytest.approx((0 + 0.5 + 0) / 3), 3)
-    assert bench.score(sample.questions[3:], ["no"]).recall is None
-    with pytest.raises(ValueError, match="as many"):
-        bench.score(sample.questions, ["x"])
+    said = first.text.index(" [D1:1]")
+    assert turns(first.text, 0, said) == ("D1:1",) and turns(first.text, said + 8, said + 9) == ("D1:2",)
+
+
+def _question(answer, category):
+    return Question("q", "?", answer, category, ())
+
+
+@pytest.mark.parametrize(("answer", "gold", "category", "compat", "strict"), [
+    ("June 2023", "June 2023", 2, 1.0, 1.0),
+    ("8 May 2023", "7 May 2023", 2, 2 / 3, 0.0),  # the benchmark's traps: another date earns a share
+    ("May 2023", "7 May 2023", 2, 0.8, 0.8),
+    ("82 mg", "8.2 mg", 4, 1.0, 0.0),
+    ("cycling, jogging", "jogging, cycling", 1, 1.0, 1.0),
+    ("jogging, cycling, chess, golf", "jogging, cycling", 1, 1.0, 2 / 3),  # a list that names everything
+    ("jogging", "jogging and cycling", 1, 2 / 3, 2 / 3),
+    ("not mentioned", "jogging", 4, 0.0, 0.0),
+    ("", "jogging", 4, 0.0, 0.0),
+    ("It is not mentioned.", "yes, 5 mg", 5, 1.0, 1.0),
+    ("not in memory", "yes, 5 mg", 5, 0.0, 1.0),  # and to decline counts in two wordings only
+    ("Yes, 5 mg. What else he takes is not mentioned.", "yes, 5 mg", 5, 1.0, 0.0),
+    ("The question is not answerable", "the question is not answerable", "adversarial", 0.0, 1.0),
+    ("worse; then better", "better", "longitudinal_progression", 0.5, 0.5),
+    ("painting", "painting; she said so", 3, 1.0, 1.0),
+])
+def test_both_scores(answer, gold, category, compat, strict):
+    (got,) = bench.marks([_question(gold, category)], [answer])
+    assert (got.by, got.judged) == ("F1", None)
+    assert (got.compat, got.strict) == (pytest.approx(compat), pytest.approx(strict))
+
+
+def test_a_judge_stands_beside():
+    backend = Scripted(['{"is_correct": true}', '{"is_correct": true}'])
+    questions = [_question("7 May 2023", 2), _question("yes", 5), _question("x", 4)]
+    got = bench.marks(questions, ["on 2023-05-07", "I cannot say", ""], Judge(backend))
+    assert [m.judged for m in got] == [1.0, 1.0, 0.0] and got[0].compat < 1
+    first, second = (r.prompt[0]["content"] for r in backend.requests)
+    assert "cannot be answered" in second and "cannot be answered" not in first and '"on 2023-05-07"' in first
+
+
+def test_a_type_by_name(tmp_path):
+    raw = copy.deepcopy(SAMPLE)
+    raw["qa"] = [{"question": "?", "answer": "worse", "category": "longitudinal_progression"},
+                 {"question": "?", "answer": "1", "adversarial_answer": "2", "category": 5},
+                 {"question": "?", "answer": "1", "adversarial_answer": None, "category": 5}]
+    (sample,) = samples(_file(tmp_path, raw))
+    assert [bench.type_of(q) for q in sample.questions] == ["longitudinal_progression", "adversarial", "adversarial"]
+    assert [q.answer for q in sample.questions] == ["worse", "2", "1"]
+    for bad in (" ", True, 0, 1.0, None, [5]):
+        raw["qa"][0]["category"] = bad
+        with pytest.raises(RecordError) as e:
+            list(samples(_file(tmp_path, raw)))
+        assert e.value.field == "[0].qa[0].category"
 
 
 @pytest.mark.parametrize(("change", "field"), [

@@ -1,15 +1,12 @@
 """MedMemoryBench's scorer, with its traps, and the strict one that does not fall into them."""
 from __future__ import annotations
 
-import json
-
 import pytest
-from memory_bench_cases import folder
 
 from core_jax.engine.scripted import Scripted
 from stam_jax.benchmarks import memory_bench as mb
-from stam_jax.benchmarks.judge import judged_by, prompt
-from stam_jax.readers.memory_bench import Answer, Query, personas
+from stam_jax.benchmarks.judge import Judge, prompt, read_verdict
+from stam_jax.readers.memory_bench import Answer, Query
 
 
 def _query(kind: str, *answers: tuple[str, bool]) -> Query:
@@ -96,27 +93,44 @@ def test_scores_without_a_judge_say_what_scored_them():
     assert score("state_update", "I don't know whether the dose is now 10 mg daily.", now).strict == 0.0
 
 
-def test_a_judges_verdict_is_read_out_of_its_words():
-    query = _query("state_update", ("x", True))
-    assert mb.score(query, "out", judge=lambda q, o: 'So: {"is_correct": true, "reason": "a } b"} done {').compat == 1.0
-    assert mb.score(query, "out", judge=lambda q, o: '{"is_correct": tr').compat == 0.0
-    assert mb.score(query, " ", judge=lambda q, o: '{"is_correct": true}').compat == 0.0
-    assert mb.read_verdict("[1]") is None and mb.read_verdict('{"a": "\\"{"}') == {"a": '"{'}
+@pytest.mark.parametrize(("said", "verdict"), [
+    ('So: {"is_correct": true, "reason": "a } b"} done {', {"is_correct": True, "reason": "a } b"}),
+    ('{"is_correct": tr', None), ("[1]", None), ("no", None), ('{"a": "\\"{"}', {"a": '"{'})])
+def test_a_judges_verdict_is_read_out_of_its_words(said, verdict):
+    assert read_verdict(said) == verdict
 
 
 def test_a_model_judges():
-    query = Query("q", 10, "multi_hop_clinical_deduction", "Why?", (Answer("the statin", True, "it was new"),), (),
+    chain = Query("q", 10, "multi_hop_clinical_deduction", "Why?", (Answer("the statin", True, "it was new"),), (),
                   {"reasoning_chain": [{"content": "statin started"}]})
-    backend = Scripted(['{"is_correct": true, "ncr_score": 1, "crc_score": 1, "cc_score": 1}'])
-    judge = judged_by(backend)
-    assert mb.score(query, 'the {statin} "x"', judge=judge).strict == 1.0
-    (request,) = backend.requests
-    asked = request.prompt[0]["content"]
+    update, entity = _query("state_update", ("x", True)), _query("entity_exact_match", ("x", True))
+    backend = Scripted(['{"is_correct": "false"}', "no JSON",
+                        '{"is_correct": true, "ncr_score": 1, "crc_score": 1, "cc_score": 1}'])
+    judge = Judge(backend)
+    queries = [chain, update, update, update, update, entity]
+    got = mb.marks(queries, ['the {statin} "x"', "a", "a", "b", " ", "x"], judge)
+    assert [(m.by, m.compat, m.strict) for m in got] == [
+        ("judge", 1.0, 1.0), ("judge", 1.0, 0.0), ("judge", 1.0, 0.0),  # "false" in quotes is true by compat
+        ("judge", 0.0, 0.0), ("judge", 0.0, 0.0), ("match", 1.0, 1.0)]
+    assert got[0].judged == pytest.approx(0.05) and got[1].judged is None
+    assert (judge.asked, judge.unread, judge.failed, judge.name) == (3, 1, 0, "scripted")  # equal answers: judged once
+    first, _, last = backend.requests
+    assert (first.sampling.temperature, first.sampling.max_tokens) == (1.0, 500)
+    assert (last.sampling.temperature, last.sampling.max_tokens) == (1.0, 2000)
     for piece in ("statin started", '"the {statin} \\"x\\""', "it was new", "cc_score"):
-        assert piece in asked
-    assert (request.sampling.temperature, request.sampling.max_tokens) == (1.0, 2000)
-    assert mb.score(query, "x", judge=judge).compat == 0.0  # the script is used up: an error, not a right answer
-    assert "cc_score" not in prompt(_query("state_update", ("x", True)), "y")
+        assert piece in last.prompt[0]["content"]
+    assert "cc_score" not in prompt(update, "y")
+    assert mb.marks([update], ["a"], judge)[0] == got[1] and len(backend.requests) == 3  # nor asked of again
+    assert mb.marks([update], ["c"], judge)[0].compat == 0.0 and judge.failed == 1  # the script is used up
+    assert mb.marks([chain], ["d"])[0].by == "unscored"
+
+
+def test_what_a_reader_is_asked():
+    choice = Query("q", 10, "multiple_choice", "Which?", (Answer("A. x", False), Answer("B. y", True)))
+    assert mb.asked(choice) == "Which?\nA. x\nB. y\nAnswer with the letters of all options that are right."
+    told = Query("q", 10, "multiple_choice", "Which? A. x B. y", choice.answers)
+    assert mb.asked(told, "zh") == "Which? A. x B. y\n请只回答所有正确选项的字母。"
+    assert mb.asked(_query("state_update", ("x", True))) == "?"
 
 
 def test_deduction():
@@ -125,26 +139,9 @@ def test_deduction():
     assert mb.deduction_score(verdict) == pytest.approx((0.35 + 0.28 + 0.18) * 0.9)
     assert mb.deduction_score(verdict | {"uses_patient_specific_info": False}) == pytest.approx(0.81 * 0.5 * 0.9)
     assert mb.deduction_score(verdict | {"memory_retrieval_quality": "?"}) == pytest.approx(0.81 * 0.5)
+    assert mb.deduction_score(verdict | {"memory_retrieval_quality": ["good"]}) == pytest.approx(0.81 * 0.5)
     query = _query("multi_hop_clinical_deduction", ("x", True))
-    got = mb.score(query, "out", judge=lambda q, o: json.dumps(verdict))
+    got = mb.score(query, "out", verdict)
     assert (got.compat, got.strict) == (1.0, 0.0)  # chain completeness 0.6 is below the 0.7 that the judge was told
-    assert mb.score(query, "out", judge=lambda q, o: json.dumps(verdict | {"cc_score": 0.7})).strict == 1.0
-
-
-def test_the_protocol_and_its_summary(tmp_path):
-    (persona,) = personas(folder(tmp_path))
-    told, asked = [], []
-
-    def ask(query):
-        asked.append((query.query_id, len(told)))
-        return {"eem": "75 mg", "mq": "BD", "sua": "The dose is now 10 mg daily", "mcd": "statin"}[query.query_id]
-
-    results = mb.run(persona, lambda sessions: told.extend(s.number for s in sessions), ask)
-    assert told == list(range(1, 33))
-    assert asked == [("eem", 10), ("mq", 10), ("sua", 30), ("mcd", 30)]
-    compat, strict = (mb.summarise(results, s) for s in ("compat", "strict"))
-    assert compat.types == {"entity_exact_match": (1.0, 1), "multiple_choice": (0.0, 1)} and compat.macro == 0.5
-    assert compat.missing == ("state_update", "multi_hop_clinical_deduction")
-    assert strict.types["entity_exact_match"] == (0.0, 1) and strict.missing == ("multi_hop_clinical_deduction",)
-    assert strict.macro == pytest.approx(2 / 3)
-    assert mb.summarise(results[3:], "strict").macro is None
+    assert got.judged == mb.deduction_score(verdict)
+    assert mb.score(query, "out", verdict | {"cc_score": 0.7}).strict == 1.0

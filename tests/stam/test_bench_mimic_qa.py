@@ -9,7 +9,9 @@ from collections import Counter, defaultdict
 import pytest
 from table_cases import TABLES, folder, remembered
 
+from stam_jax.baselines.serving import Raw
 from stam_jax.benchmarks import mimic_qa, table_memory
+from stam_jax.read.packet import Item, Packet
 from stam_jax.readers import tables
 
 
@@ -92,6 +94,30 @@ def test_whatever_was_served_there_is_an_answer_or_none(small):
     for q in asked:
         for share in (0.1, 0.5, 0.9):
             assert isinstance(mimic_qa.answer(q, [r for r in rows if draw.random() < share]), str)
+
+
+def test_rows_are_read_where_their_whole_sentence_was_served(small):
+    path, asked = small
+    record = defaultdict(list)
+    for r in tables.read(path):
+        record[r.entry.patient_id].append(r)
+    reader = mimic_qa.RowReader(record, asked)
+    own = record["20000001"]
+    spans = tuple((r.entry.entry_key, 0, len(r.entry.text)) for r in own)
+    assert reader.rows(Raw("raw", (), "", spans=spans)) == table_memory.told(own)
+    mine = [q for q in asked if q.patient_id == "20000001"]
+    whole = [Raw("raw", (), "", spans=spans)] * len(mine)
+    assert [a.text for a in reader.answer([q.text for q in mine], whole)] == [q.answer for q in mine]
+    (span, row), entry = table_memory.told_at(own[0])[0], own[0].entry
+    start, end = span
+    assert reader.rows(Raw("raw", (), "", spans=((entry.entry_key, start, end),))) == [row]
+    assert reader.rows(Raw("raw", (), "", spans=((entry.entry_key, start + 1, end),))) == []
+    halves = ((entry.entry_key, start, start + 4), (entry.entry_key, start + 4, end))
+    assert reader.rows(Raw("raw", (), "", spans=halves)) == [row]
+    of_memories = Packet("BOTH", tuple(Item(m, m.store, 0.0) for m in remembered(own).memories.values()), "")
+    assert reader.rows(of_memories) == table_memory.told(own)
+    with pytest.raises(ValueError, match="expected one of them"):
+        mimic_qa.RowReader(record, [mine[0], dataclasses.replace(mine[0], form=("other",))])
 
 
 @pytest.mark.slow

@@ -8,11 +8,14 @@ import pytest
 from core_jax.embed import HashEncoder
 from stam_jax import metrics
 from stam_jax.baselines.external import Line
-from stam_jax.benchmarks import harness, planted
+from stam_jax.baselines.serving import FlatRag, FullContext, pieces
+from stam_jax.benchmarks import answers, harness, planted
 from stam_jax.benchmarks import tables as T
-from stam_jax.config import WriteConfig
-from stam_jax.read.answer import ExtractiveReader
-from stam_jax.read.packet import Packet
+from stam_jax.benchmarks.write_paths import ORDER
+from stam_jax.config import ReadConfig, WriteConfig
+from stam_jax.graph.state import State
+from stam_jax.read.answer import Answer, ExtractiveReader
+from stam_jax.read.packet import Item, Packet
 from stam_jax.write.writer import Extraction
 
 ENCODER = HashEncoder(64)
@@ -73,7 +76,7 @@ def test_gold_extraction_is_whole(timelines, memories):
 
 def test_controls_stand_where_they_must(timelines, memories):
     got = {n: sum(planted.counts_of(timelines, m), metrics.StateCounts()) for n, m in memories.items()}
-    assert list(got) == list(planted.ORDER)
+    assert list(got) == list(ORDER)
     stam, bare, append = got[planted.STAM], got["same slot"], got["append only"]
     assert append.loose == append.falsely_archived == append.history == 0
     assert got["doses and measurements"].loose < bare.loose
@@ -122,9 +125,7 @@ def test_evidence_served_asks_for_half_of_the_words(timelines, memories):
     state = memories["append only"].states[timelines[0].patient_id]
     m = next(iter(state.memories.values()))
     p = m.provenance[0]
-    items = (planted.FullContext({m.patient_id: list(state.entries.values())}, {m.patient_id: state})
-             .serve(m.patient_id, "", np.zeros(1)).items)
-    one = Packet("raw", tuple(i for i in items if i.mid == m.mid), "")
+    one = Packet("BOTH", (Item(m, "ACTIVE", 0.0),), "")
     wide, here = (p.entry_key, p.start, p.end + 3 * (p.end - p.start)), (p.entry_key, p.start, p.end)
     assert harness.evidence_served(one, [(here,)]) == 1.0
     assert harness.evidence_served(one, [(wide,)]) == 0.0
@@ -132,21 +133,114 @@ def test_evidence_served_asks_for_half_of_the_words(timelines, memories):
     assert harness.evidence_served(one, []) is None
 
 
+def test_evidence_of_raw_arms_is_what_their_words_say_extracted_or_not(timelines):
+    """The whole record serves all evidence, whatever the writer found in it; so do its chunks together."""
+    t = timelines[0]
+    entries, asks = planted.entries_of(t), [a for a in planted.asks_of(t) if a.evidence]
+    nothing = {t.patient_id: State(t.patient_id)}
+    own = pieces(entries, 5)
+    rows = ENCODER.encode([c.text for c in own])
+    whole = FullContext({t.patient_id: entries}, nothing)
+    chunks = FlatRag({t.patient_id: own}, {t.patient_id: rows}, nothing, len(own))
+    few = FlatRag({t.patient_id: own}, {t.patient_id: rows}, nothing, 1)
+    vectors = {a.text: ENCODER.encode([a.text])[0] for a in asks}
+    for arm in (whole, chunks):
+        packets = harness.serve(arm, asks, vectors)
+        assert not any(p.items for p in packets)  # the writer found nothing
+        assert [harness.evidence_served(p, a.evidence) for p, a in zip(packets, asks)] == [1.0] * len(asks)
+    served = [harness.evidence_served(p, a.evidence) for p, a in zip(harness.serve(few, asks, vectors), asks)]
+    assert 0 < sum(served) < len(asks)
+
+
+class Says:
+    def __init__(self, n):
+        self.n = n
+
+    def serve(self, patient_id, question, vector):
+        return Packet("raw", (), "w " * self.n)
+
+
+ASKS = [harness.Ask(str(i), "p", "t", "?", ("a",)) for i in range(999)]
+
+
 def test_matched_takes_the_nearest_length():
-    class Says:
-        def __init__(self, n):
-            self.n = n
-
-        def serve(self, patient_id, question, vector):
-            return Packet("raw", (), "w " * self.n)
-
-    asks = [harness.Ask("q", "p", "t", "?", ("a",))]
-    setting, packets = harness.matched([(str(n), Says(n)) for n in (2, 9, 14)], asks, {"?": np.zeros(1)}, 11.5)
+    setting, packets = harness.matched([(str(n), Says(n)) for n in (2, 9, 14)], ASKS[:1], {"?": np.zeros(1)}, 11.5)
     assert setting == "9" and packets[0].words == 9  # as near as 14, and first
-    many = [harness.Ask(str(i), "p", "t", "?", ("a",)) for i in range(999)]
-    assert len(harness.matched([("2", Says(2))], many, {"?": np.zeros(1)}, 1)[1]) == 999
+    assert len(harness.matched([("2", Says(2))], ASKS, {"?": np.zeros(1)}, 1)[1]) == 999
     with pytest.raises(ValueError, match="no arm"):
-        harness.matched([], asks, {}, 1)
+        harness.matched([], ASKS, {}, 1)
+
+
+@pytest.mark.parametrize("aim,depth", [(0, 1), (3, 1), (4.5, 1), (4.6, 2), (30, 10), (300, 40)])
+def test_depth_is_that_of_the_nearest_length(aim, depth):
+    tried = []
+
+    def make(k):
+        tried.append(k)
+        return Says(3 * k)
+
+    got, packets = harness.at_depth(make, range(1, 41), ASKS[:2], {"?": np.zeros(1)}, aim)
+    assert got == depth and packets[0].words == 3 * depth and len(tried) < 10
+
+
+def test_a_memory_is_served_as_deep_as_another_is_long(timelines, memories):
+    a = planted.answers_of(timelines, memories, ENCODER, ExtractiveReader(), 0)
+    medians = {k: harness.median_words(a.arm("x", k, memories="append only").packets)
+               for k in range(1, 2 * planted.REFERENCE + 1)}
+    for aim in (0.0, medians[3], medians[7] + 0.4, 1e9):
+        nearest = min(medians, key=lambda k: (abs(medians[k] - aim), k))
+        assert len(a.asks) < 120 and a.like("x", aim, memories="append only").setting == f"k {nearest}"
+
+
+class Letters:
+    """A reader that is no extractive one: a token is a letter, and each pass answers otherwise."""
+
+    name, passes = "letters", 0
+
+    def count(self, text):
+        return len(text)
+
+    def answer(self, questions, packets):
+        Letters.passes += 1
+        return [Answer(f"{p.text[:1]}{Letters.passes % 2}", p.arm, p.sha256, p.mids, 0, 0, self.name) for p in packets]
+
+
+def test_context_is_matched_in_the_readers_unit(timelines, memories):
+    assert harness.length_of(ExtractiveReader()) == harness.WORDS
+    a = planted.answers_of(timelines[:1], memories, ENCODER, Letters(), 0)
+    both = a.arm("STAM, BOTH", planted.REFERENCE)
+    aim = harness.median_words(both.packets, a.length)
+    assert "median tokens" in a.columns and aim == np.median([len(p.text) for p in both.packets])
+    assert a.row(both)[2] == aim
+    full = a.full("full context", aim)
+    assert 0.9 * aim < a.row(full)[2] <= aim and full.setting == f"{int(aim)} tokens"
+    assert a.row(full)[a.columns.index("truncated")] == len(a.asks)
+    assert a.row(a.full("full context", None))[a.columns.index("truncated")] == 0
+    assert a.row(both)[a.columns.index("truncated")] is None
+
+
+def test_the_same_packets_are_answered_again(timelines, memories):
+    a = planted.answers_of(timelines[:1], memories, ENCODER, Letters(), 0)
+    both = a.arm("STAM, BOTH", planted.REFERENCE)
+    row = dict(zip((t := answers.repeatability(a, both)).columns, t.rows[0]))
+    assert row["passes"] == 3 and row["answers that differ"] == len(a.asks)
+    still = planted.answers_of(timelines[:1], memories, ENCODER, ExtractiveReader(), 0)
+    assert answers.repeatability(still, both) is None
+
+
+def test_depths_are_what_each_depth_serves(timelines, memories):
+    a = planted.answers_of(timelines[:1], memories, ENCODER, ExtractiveReader(), 0)
+    most = len(memories[planted.STAM].states[timelines[0].patient_id].memories)
+    settings = [*(ReadConfig(k, k, k) for k in (3, most)), ReadConfig(999, 999, 999, 20),
+                ReadConfig(answers.ALL, answers.ALL, answers.ALL)]
+    found = answers.depths(a, settings)
+    assert [s.setting for s, _ in found["BOTH"]] == ["k 3", f"k {most}", "20 words", "all"]
+    assert [whole for _, whole in found["BOTH"]] == [0, len(a.asks), 0, len(a.asks)]
+    for arm, own in found.items():
+        for (s, _), read in zip(own, settings):
+            direct = a.arm("x", read.most, arm=arm, words=read.words)
+            assert [p.text for p in s.packets] == [p.text for p in direct.packets], (arm, s.setting)
+            assert list(s.scores) == list(direct.scores)
 
 
 def test_build_refuses_a_silent_loss():
@@ -182,8 +276,9 @@ def test_suite(few_draws):
             "arms", "history", "losses", "types", "aspects", "depths"} <= found.keys()
     words = {r["system"]: r["median words"] for r in found["answers"]["rows"]}
     assert all(abs(w - words["STAM, BOTH"]) <= 0.15 * words["STAM, BOTH"] for w in words.values())
-    depths = [r["evidence served"] for r in found["depths"]["rows"] if r["system"] == "STAM, BOTH"]
-    assert depths == sorted(depths) and depths[-1] == 1.0
+    depths = {(r["system"], r["depth"]): r["evidence served"] for r in found["depths"]["rows"]}
+    assert depths["STAM, BOTH", "k 6"] <= depths["STAM, BOTH", "all"] == depths["full context", "whole record"] == 1.0
+    assert all(r["loose, of covered pairs"]["n"] <= r["pair recall (loose)"]["n"] for r in found["state"]["rows"])
     for row in found["losses"]["rows"]:
         assert row["questions"] == sum(n for c, n in row.items() if c not in ("type", "questions"))
     assert found["order"]["rows"][0]["Jaccard similarity"]["value"] > 0.9

@@ -101,6 +101,24 @@ def test_intervals_agree_with_the_shared_bootstrap():
     assert ours.low == pytest.approx(theirs.low, abs=0.01) and ours.high == pytest.approx(theirs.high, abs=0.01)
 
 
+def test_intervals_and_tests_can_draw_patients():
+    rng = np.random.default_rng(1)
+    values, types = rng.random(90), np.resize(["a", "b", "c"], 90)
+    patients = np.repeat([f"p{i}" for i in range(30)], 3)
+    ours = T.mean(values, list(types), list(patients))
+    theirs = stats.paired_bootstrap(values, types, patients)
+    assert ours.value == pytest.approx(theirs.estimate)
+    assert ours.low == pytest.approx(theirs.low, abs=0.005) and ours.high == pytest.approx(theirs.high, abs=0.005)
+    alike = np.repeat([0.0, 1.0] * 10, 5)  # what one patient's questions say five times is said once
+    who = np.repeat([str(i) for i in range(20)], 5)
+    narrow, wide = T.mean(alike), T.mean(alike, None, who)
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+    got = T.compare_scores([1.0] * 10, [0.0] * 10, None, ["p", "q"] * 5)
+    assert (got.p, got.n, got.low, got.high) == (0.5, 2, 1.0, 1.0)  # two patients: of four patterns two reach it
+    lone = T.mean([1.0, 1.0, 0.0], ["a", "b", "b"], ["p", "q", "q"])  # draws without p or without q lack a type
+    assert (lone.value, lone.low, lone.high) == (0.75, 0.75, 0.75)
+
+
 def test_mean_is_by_type():
     got = T.mean([1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"])
     assert got.value == 0.5 and T.mean([]).value is None

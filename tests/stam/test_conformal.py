@@ -135,6 +135,29 @@ def population() -> list[list[Scored]]:
     return out
 
 
+@pytest.mark.parametrize("n, golden", [(50, 0.0), (99, 0.0011), (120, 0.0024), (200, 0.0056), (500, 0.0083)])
+def test_expected_loss_by_the_number_of_types(n, golden):
+    """Types of ten protected memories with scores drawn from U(0, 1), safe ones dense where it matters, 400
+    calibrations. A threshold tau costs the next type 1 - tau in expectation, so that no fresh types are drawn."""
+    rng = np.random.default_rng(n)
+    protected, safe = rng.random((400, n, 10)), 1 - 0.04 * rng.random((400, n, 40))
+    room = (n + 1) / 100 - 1
+    allowed = math.floor(10 * room + 1e-9)  # protected memories that may go, each a tenth of its type's loss
+    if room < 0:
+        taus = np.full(400, np.inf)
+    else:
+        first = -np.partition(-protected.reshape(400, -1), allowed, axis=1)[:, allowed]  # the one that must stay
+        above = np.concatenate([safe, protected], axis=2).reshape(400, -1)
+        taus = np.where(above > first[:, None], above, np.inf).min(axis=1)
+    for rep in range(2):  # the same thresholds as in exact arithmetic
+        rows = [Scored(f"t{i}", label, float(s), True) for i in range(n) for label, drawn in (
+            (NEVER, protected[rep, i]), (SAFE, safe[rep, i])) for s in drawn]
+        assert crc.calibrate(rows).tau == taus[rep]
+    losses = np.where(np.isinf(taus), 0.0, 1 - taus)
+    se = losses.std(ddof=1) / 20
+    assert abs(losses.mean() - golden) <= 3 * se + 5e-5 and losses.mean() <= 0.01 + 3 * se
+
+
 @pytest.mark.parametrize("n, alpha, loss", [(50, "0.01", "strict"), (99, "0.01", "strict"), (150, "0.01", "any"),
                                             (40, "0.1", "strict"), (120, "0.05", "weighted"), (60, "0.1", "any")])
 def test_expected_loss_of_the_next_type_is_at_most_alpha(population, n, alpha, loss):

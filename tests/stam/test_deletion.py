@@ -14,7 +14,7 @@ from stam_jax.deletion import plan as deletion
 from stam_jax.deletion.conformal import WARNING, Control, Scored
 from stam_jax.deletion.endurance import CandidateRule, concept_type
 from stam_jax.deletion.plan import Calibration, StaleCalibration
-from stam_jax.deletion.scorer import Example, Scorer, examples, feature_names, split
+from stam_jax.deletion.scorer import Example, Scorer, examples, feature_names, parts, split
 from stam_jax.graph.relations import DEFAULT, Relation
 from stam_jax.graph.state import State
 from stam_jax.graph.transitions import archive, prior
@@ -36,6 +36,12 @@ def labels_file(tmp_path, text, encoding="utf-8") -> pathlib.Path:
 def test_labels_are_read(tmp_path):
     path = labels_file(tmp_path, '\ufeffmid,note,label,patient_id\nm1,"a\nb",safe-to-forget,p 1\n\nm2,,uncertain,p2\n')
     assert endurance.read_labels(path) == {("p 1", "m1"): "safe-to-forget", ("p2", "m2"): "uncertain"}
+
+
+def test_labels_that_are_written_are_read(tmp_path):
+    labels = {("p 1", "m1"): "never-forget", ('a "b", c', "m0"): "uncertain"}
+    assert endurance.write_labels(tmp_path / "labels.csv", labels) == 2
+    assert endurance.read_labels(tmp_path / "labels.csv") == labels
 
 
 @pytest.mark.parametrize("text, where", [
@@ -97,6 +103,8 @@ def test_only_what_has_been_in_history_for_a_while():
     later = state.apply(Update.of(commit(2, [entry("three")])))
     assert RULE.verdicts(later)[one.mid] is None
     assert "1 updates ago" in CandidateRule(age=2).verdicts(later)[one.mid]
+    bare = later.apply(Update.of(commit(3)))  # an update without an entry makes nothing older
+    assert bare.version == 4 and "1 updates ago" in CandidateRule(age=2).verdicts(bare)[one.mid]
 
 
 def test_what_an_active_memory_or_an_open_plan_needs_is_kept():
@@ -223,6 +231,22 @@ def test_types_are_split_whole():
     assert split(of) == of != split(of, seed=1)
 
 
+def test_parts_by_type_and_by_patient():
+    rows = [dataclasses.replace(e, concept_type=f"type {int(e.concept_type[5:]) % 9}", patient_id=f"p{i % 20}")
+            for i, e in enumerate(rows_of(60))]
+    by_type = parts(rows)
+    assert {e.concept_type for own in by_type.values() for e in own} == {f"type {i}" for i in range(9)}
+    kinds = [{e.concept_type for e in own} for own in by_type.values()]
+    assert all(kinds) and not (kinds[0] & kinds[1] or kinds[0] & kinds[2] or kinds[1] & kinds[2])
+    by_patient = parts(rows, "patient")
+    people = [{e.patient_id for e in own} for own in by_patient.values()]
+    assert [len(p) for p in people] == [10, 6, 4] and len(set.union(*people)) == 20
+    assert sum(map(len, by_patient.values())) == len(rows)
+    types = {(e.patient_id, e.mid): e.concept_type for e in rows}
+    units = {(e.patient_id, types[e.patient_id, e.mid]): e.concept_type for own in by_patient.values() for e in own}
+    assert len(set(units.values())) == len(units) and not any("p1" in u or "type" in u for u in units.values())
+
+
 # ---- calibration --------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
@@ -236,6 +260,9 @@ def test_a_calibration_is_what_its_rows_say(tmp_path, scorer, calibration):
     calibration.save(tmp_path / "c.json")
     again = Calibration.load(tmp_path / "c.json")
     assert again == calibration and again.id == calibration.id
+    bare = dataclasses.replace(calibration, rule=CandidateRule(age=3, floors=()))
+    bare.save(tmp_path / "bare.json")
+    assert Calibration.load(tmp_path / "bare.json").rule == bare.rule
     later = dataclasses.replace(calibration, date="2027-01-01")
     assert later.id == calibration.id
     assert dataclasses.replace(calibration, control=Control("0.02")).id != calibration.id
@@ -251,7 +278,10 @@ def test_a_calibration_whose_rows_were_changed_is_refused(tmp_path, calibration)
         (tmp_path / "d.json").write_text(json.dumps(raw))
         with pytest.raises(StaleCalibration, match="d.json"):
             Calibration.load(tmp_path / "d.json")
-    for change in ({"schema": "x"}, {"rows": [1]}, {"date": ""}, {"control": {"alpha": 7}}):
+    (tmp_path / "d.json").write_text(json.dumps(json.loads((tmp_path / "c.json").read_text()) | {"rule": {"age": 2}}))
+    with pytest.raises(StaleCalibration, match="what is a candidate"):
+        Calibration.load(tmp_path / "d.json")
+    for change in ({"schema": "x"}, {"rows": [1]}, {"date": ""}, {"control": {"alpha": 7}}, {"rule": {"age": -1}}):
         (tmp_path / "d.json").write_text(json.dumps(raw | change))
         with pytest.raises(RecordError, match="d.json"):
             Calibration.load(tmp_path / "d.json")
@@ -325,7 +355,7 @@ def gated(tmp_path):
         scorer = Scorer.fit(train, store.table, components=1)
         scored = tuple(Scored(f"c{i}", label, s, True) for i in range(120)
                        for label, s in (("safe-to-forget", 0.5), ("never-forget", 0.4)))
-        yield store, path, scorer, Calibration(Control(), scorer.sha256, RULE.sha256, scored, "2026-01-01")
+        yield store, path, scorer, Calibration(Control(), scorer.sha256, RULE, scored, "2026-01-01")
 
 
 def planned(store, scorer, calibration, rule=RULE):
@@ -377,7 +407,7 @@ def test_apply_refuses_what_was_not_planned_that_way(gated):
     with pytest.raises(StaleCalibration):
         deletion.apply(store, plan, scorer, CandidateRule(age=0), calibration, calibration_id=calibration.id)
     old = CandidateRule(age=50)
-    strict = dataclasses.replace(calibration, rule_sha256=old.sha256)
+    strict = dataclasses.replace(calibration, rule=old)
     young = dataclasses.replace(plan, calibration_id=strict.id)
     with pytest.raises(ValueError, match="was archived 1 updates ago"):
         deletion.apply(store, young, scorer, old, strict, calibration_id=strict.id)
@@ -414,6 +444,27 @@ def test_diagnostics_of_the_appendix():
     assert nothing.safe_precision is None and nothing.safe_recall == 0
     with pytest.raises(ValueError, match="no label"):
         deletion.diagnose(labels, [("p", "m99")])
+
+
+def test_every_criterion_is_judged_on_units_that_did_not_calibrate(scorer, calibration):
+    rows = shifted(rows_of(60, seed=5), by=5000)
+    rows = [dataclasses.replace(e, deletable=i % 4 > 0) for i, e in enumerate(rows)]
+    found = deletion.criteria(calibration, scorer, rows)
+    scores, tau = scorer.score(rows), calibration.tau("all")
+    gone = [e for e, s in zip(rows, scores) if e.deletable and s >= tau]
+    mine = found["calibrated"]
+    assert (mine.memories, mine.removed) == (180, len(gone)) and 0 < mine.removed < 135
+    assert mine.removed_never == sum(e.label == "never-forget" for e in gone)
+    losses = {}
+    for e in rows:
+        losses.setdefault(e.concept_type, []).append((e.label != "safe-to-forget", e in gone))
+    want = [sum(g for p, g in own if p) / max(1, sum(p for p, _ in own)) for own in losses.values()]
+    assert mine.mean_loss == pytest.approx(np.mean(want))
+    assert found["every_candidate"].removed == 135 and found["all_history"].removed == 180
+    assert found["all_history"].never_loss == found["all_history"].safe_recall == 1.0
+    level = calibration.others()["if_never_forget_only"]
+    assert found["if_never_forget_only"].removed == sum(e.deletable and s >= level.tau for e, s in zip(rows, scores))
+    assert set(calibration.others()) < set(found) and set(calibration.others()) < set(calibration.report())
 
 
 @pytest.mark.parametrize("removed, precision, recall, share", [(0.023, 0.929, 0.161, 0.1327),

@@ -17,9 +17,10 @@ from stam_jax.graph.update import Update
 from stam_jax.history import gate, replay
 from stam_jax.history.gate import CUES, FEATURES, Gate
 from stam_jax.history.logistic import Logistic
-from stam_jax.history.replay import Replay, Served
+from stam_jax.history.replay import Asked, Replay, Served
 from stam_jax.history.threshold import best, macro_weights
 from stam_jax.read import search as read
+from stam_jax.read.answer import Answer
 
 CONFIG = ReadConfig()
 
@@ -235,6 +236,86 @@ def test_it_learns_what_was_planted_and_is_judged_on_patients_it_has_not_seen():
     assert gate.report(soft, lambdas=(0.1,), macro=True)["rows"][0]["change"]["test"] == "sign_flip"
 
 
+def others(seed=1, **kw) -> list[Replay]:
+    """Replays of patients of whom `planted` has none."""
+    return [dataclasses.replace(r, question_id=f"o{r.question_id}", patient_id=f"o{r.patient_id}")
+            for r in planted(seed=seed, **kw)]
+
+
+def test_a_frozen_gate_is_judged_on_a_replay_it_was_not_fitted_on(tmp_path):
+    fitted, rows = planted(), others()
+    Gate.fit(fitted, lam=0.1, macro=True).save(tmp_path / "g.json")
+    gate = Gate.load(tmp_path / "g.json")
+    assert gate.macro and gate.price == "tokens" and len(gate.patients) == 24
+    found = gate.report(rows, flops=lambda n: 2.0 * n)
+    row, = found["rows"]
+    assert found["unseen"] and found["questions_of_fitted_patients"] == 0 and found["questions"] == 240
+    both = [r.history > 0 and gate.probability(r.features) >= gate.threshold for r in rows]
+    used = [r.both if b else r.active for r, b in zip(rows, both)]
+    assert row["threshold"] == gate.threshold and row["lambda"] == 0.1 and row["macro"]
+    assert row["skip_rate"] == sum(r.history > 0 and not b for r, b in zip(rows, both)) / row["asked"]
+    assert row["tokens"] == pytest.approx(np.mean([s.tokens for s in used]))
+    assert row["score"] == pytest.approx(stats.macro_mean([s.score for s in used], [r.type for r in rows]))
+    assert row["prefill_flops"] == pytest.approx(2 * row["tokens"]) and 0 < row["prefill_flops_saved"] < 1
+    assert row["change"]["test"] == "sign_flip" and row["score"] > row["score_active"] + 0.2
+    micro = dataclasses.replace(gate, macro=False).report(rows)["rows"][0]["change"]
+    worse = sum(s.score < r.both.score for s, r in zip(used, rows))
+    assert (micro["test"], micro["worse"], micro["better"]) == ("mcnemar", worse, 0) and worse > 0
+    mixed = gate.report([*rows, *fitted[:7]])
+    assert not mixed["unseen"] and mixed["questions_of_fitted_patients"] == 7
+    assert not gate.report(fitted)["unseen"]
+    never = dataclasses.replace(gate, threshold=math.inf).report(rows)["rows"][0]
+    assert never["threshold"] == "inf" and never["skip_rate"] == 1 and never["score"] == never["score_active"]
+    json.dumps(found, allow_nan=False)
+    with pytest.raises(ValueError, match="no question"):
+        gate.report([])
+
+
+def test_the_price_may_be_operations():
+    rows = planted()
+    dear = Gate.fit(rows, lam=1.3, cost=lambda n: float(n) ** 4, price="some-model")  # ACTIVE saves nearly all of it
+    cheap = Gate.fit(rows, lam=1.3)
+    assert dear.price == "some-model" and dear.serves(rows).sum() < cheap.serves(rows).sum()
+
+
+class Parrot:
+    """Says what is served; fails on request."""
+
+    name = "parrot"
+
+    def __init__(self):
+        self.asked = []
+
+    def count(self, text):
+        return len(text.split())
+
+    def answer(self, questions, packets):
+        self.asked.append(len(questions))
+        return [Answer(p.text.split("]")[-1].strip(), p.arm, p.sha256, p.mids, self.count(p.text), 0, self.name,
+                       error="it broke" if q == "break" else None) for q, p in zip(questions, packets)]
+
+
+def test_rehearsing_asks_both_arms_and_scores_them():
+    state = State("p1")
+    for c in doses(20):
+        state = state.apply(Update.of(c))
+    mids = list(state.memories)
+    found = read.search(state, (mids, np.stack([vector(m) for m in mids])), np.ones(8), CONFIG)
+    questions = [Asked(f"q{i}", "p1", "t", "Dose?", ("x", "y")) for i in range(70)]
+    reader = Parrot()
+    rows = list(gate.rehearse(questions, iter([found] * 70), reader, CONFIG))
+    assert [r.question_id for r in rows] == [q.question_id for q in questions] and max(reader.asked) == 3 * 64
+    both, active = (read.packet(found, arm, CONFIG) for arm in ("BOTH", "ACTIVE"))
+    r = rows[-1]
+    assert (r.both.packet_sha256, r.active.packet_sha256) == (both.sha256, active.sha256) and not r.judged
+    assert r.history == sum(i.place == "HISTORY" for i in both.items) > 0 and r.refilled is not None
+    assert r.features == gate.features(found, CONFIG, "Dose?")
+    judged = list(gate.rehearse(questions[:1], [found], reader, CONFIG, judge=lambda said, gold: len(gold) == 2))
+    assert judged[0].judged and judged[0].both.score == judged[0].active.score == 1.0
+    with pytest.raises(ValueError, match="'q0': it broke"):
+        list(gate.rehearse([dataclasses.replace(questions[0], text="break")], [found], reader, CONFIG))
+
+
 # ---- serving ------------------------------------------------------------------------------------------------------
 
 def test_the_gate_changes_no_bytes():
@@ -257,7 +338,8 @@ def test_the_gate_changes_no_bytes():
 
 @pytest.mark.parametrize("change", [{"schema": "gate/0"}, {"features": ["a1"]}, {"features": ["nonsense"] * 10},
                                     {"model": {"bias": "x"}}, {"threshold": None}, {"replay_sha256": ""},
-                                    {"threshold": "nan"}, {"lam": -1}])
+                                    {"threshold": "nan"}, {"lam": -1}, {"patients": "p1"}, {"macro": 1},
+                                    {"price": None}])
 def test_a_bad_gate_file_is_refused(tmp_path, change):
     Gate(FEATURES, Logistic((0.0,) * 10, (1.0,) * 10, (0.0,) * 10, 0.0), 0.5, 0.1, "x").save(tmp_path / "g.json")
     raw = json.loads((tmp_path / "g.json").read_text()) | change

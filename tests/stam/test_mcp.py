@@ -16,6 +16,9 @@ from mcp import ClientSession, StdioServerParameters  # noqa: E402
 from mcp.client.stdio import stdio_client  # noqa: E402
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
+from stam_jax.history.gate import FEATURES, Gate  # noqa: E402
+from stam_jax.history.logistic import Logistic  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = {"remember", "recall", "answer", "why", "timeline"}
 
@@ -83,9 +86,33 @@ def test_an_agent_that_names_its_patient(tmp_path):
             assert "no text" in await refused(session, "remember", patient_id="P1", text="   ")
             assert await refused(session, "recall", patient_id="P1", query="x", most=0)
             assert await refused(session, "forget", patient_id="P1")
-            recalled = (await ok(session, "recall", patient_id="P1", query="metformin"))["memories"][0]["text"]
-            again = await ok(session, "remember", patient_id="P1", text=recalled)  # an agent that feeds back what it recalled
-            assert again["known_before"] or not again["added"] or again["added"] == []
+            recalled = (await ok(session, "recall", patient_id="P1", query="metformin"))["memories"][0]
+            again = await ok(session, "remember", patient_id="P1", text=recalled["text"])  # the same entry
+            assert again["known_before"] and again["version"] == 1
+            for kind in ("note", "summary"):  # an agent that feeds back what it recalled
+                assert "give its date" in await refused(session, "remember", patient_id="P1", text="- " + recalled["text"], kind=kind)
+            packet = (await ok(session, "answer", patient_id="P1", question="What is the current dose of metformin?"))["packet"]
+            for said, role in ((packet, "unknown"), (json.dumps(recalled), "unknown"), ("metformin dose 5 mg", "assistant")):
+                told = await ok(session, "remember", patient_id="P1", text=said, date="2024-06-01", author_role=role)
+                assert not (told["added"] or told["moved"] or told["confirmed"]), said
+            said = await ok(session, "remember", patient_id="P1", text=recalled["text"], date="2024-06-01", author_role="patient")
+            assert said["confirmed"]
+
+    asyncio.run(talk())
+
+
+def test_an_agent_is_served_by_the_gate(tmp_path):
+    model = Logistic((0.0,) * len(FEATURES), (1.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0)  # always 1/2
+    Gate(FEATURES, model, 0.75, 0.05, "rows").save(tmp_path / "gate.json")
+
+    async def talk():
+        async with over_stdio(tmp_path / "store", patient_id="P1", gate=str(tmp_path / "gate.json")) as session:
+            for dose, day in ((850, "2024-01-02"), (1000, "2024-03-01")):
+                await ok(session, "remember", text=f"metformin dose {dose} mg bid", date=day)
+            said = await ok(session, "answer", question="What is the current dose of metformin?")
+            assert said["arm"] == "ACTIVE" and said["gate"]["history_needed"] == 0.5 and said["gate"]["threshold"] == "0.75"
+            both = await ok(session, "answer", question="What is the current dose of metformin?", arm="BOTH")
+            assert both["arm"] == "BOTH" and both["gate"] is None
 
     asyncio.run(talk())
 

@@ -8,8 +8,11 @@ import headless
 import page_cases as cases
 import pytest
 
+from stam_jax.graph import undo
 from stam_jax.graph.memory import Memory
 from stam_jax.graph.state import State
+from stam_jax.graph.transitions import archive
+from stam_jax.graph.update import Update
 from stam_jax.page import write_index, write_page
 from stam_jax.page.content import content
 from stam_jax.page.page import page_stem
@@ -97,6 +100,23 @@ def test_index_of_a_store(tmp_path):
         with pytest.raises(LookupError, match="does not know it"):
             write_index(store, tmp_path / "pages", patients=["nobody"])
     assert html.count("<tr data-id=") == 2 and "p&lt;b&gt;1" in html and "<b>1" not in html
+
+
+def reinstated() -> State:
+    """PLANTED with one memory that a user brought back, and that then went along two relations."""
+    mid = next(m.mid for m in PLANTED.history() if PLANTED.standing(m.mid).reason != "EXPIRED")
+    state = PLANTED.apply(Update.of(undo.reinstatement(PLANTED, mid, "<b>meant</b> for another drug")))
+    first, last = list(state.relations.values())[:2]
+    return state.apply(Update.of(cases.commit(state.version, patient=state.patient_id, transitions=[
+        archive(mid, "RESOLVED", evidence_rid=last.rid, via=(first.rid,))])))
+
+
+def test_a_reinstatement_and_the_whole_way_are_shown():
+    state = reinstated()
+    back, gone = next(m["moves"] for m in content(state)["memories"] if any(t["given"] for t in m["moves"]))[-2:]
+    assert (back["words"], back["given"], back["to"]) == ("holds again", "<b>meant</b> for another drug", "ACTIVE")
+    mids = list(state.memories)
+    assert [[mids[a], mids[b]] for a, b, _ in gone["along"]] == [[r.src, r.dst] for r in list(state.relations.values())[:2]]
 
 
 # ---- in Chromium ---------------------------------------------------------------------------------------------------
@@ -201,6 +221,18 @@ def test_a_click_shows_what_it_says_why_and_the_quote(show, size):
     assert page.js("document.querySelector('.item.chosen').dataset.memory") == str(list(PLANTED.memories).index(successor.mid))
     page.click("#close")
     assert page.js("document.querySelectorAll('.item.chosen').length") == 0
+
+
+@chromium
+def test_the_panel_shows_why_a_memory_was_brought_back_and_each_step_of_the_way(show):
+    state = reinstated()
+    page = show(state)
+    whole(page)
+    i = next(i for i, mid in enumerate(state.memories) if any(t.reason == "REINSTATED" for t in state.transitions.get(mid, ())))
+    page.js(f"document.querySelector('.item[data-memory=\"{i}\"]').dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    text = page.js("document.getElementById('panel-body').innerText")
+    assert "holds again" in text and "because: <b>meant</b> for another drug" in text
+    assert "along the relation: " in text and "and then: " in text
 
 
 @chromium

@@ -51,6 +51,7 @@ def test_personas_come_by_number(tmp_path):
     for number in (10, 2):
         folder(tmp_path, persona=number)
     assert [p.patient_id for p in personas(tmp_path)] == ["persona_2", "persona_10"]
+    assert [p.patient_id for p in personas(tmp_path / "persona_10")] == ["persona_10"]
 
 
 @pytest.mark.parametrize(("kw", "field"), [

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -90,6 +91,24 @@ def test_lines_of_speakers(tmp_path):
         (None, "Doctor: Hello.\n", "P3.txt:1"),
         ("2024-05-01", "Patient: I feel worse: dizzy.\nDoctor: Since when?\n", "P3.txt:2"),
         ("2024-06", "Patient: Better.\n", "P3.txt:7")]
+
+
+def test_who_speaks_in_a_transcript(tmp_path):
+    said = [{"role": "system", "content": "Be kind."}, {"role": "developer", "content": ""},
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+            {"role": "assistant", "speaker": "Dr. Lee", "content": "c"}, {"role": "doctor", "content": "d"},
+            {"speaker": "Doctor", "content": "e"}, {"role": "tool", "content": [1]},
+            {"role": "assistant", "content": None, "tool_calls": []}, {"speaker": "AI", "text": "f"}]
+    (tmp_path / "p.json").write_text(json.dumps({"messages": said}), encoding="utf-8")
+    left_out = Counter()
+    (found,) = chat.read(tmp_path / "p.json", left_out)
+    assert found.text == "Patient: a\nAssistant: b\nAssistant: c\ndoctor: d\nDoctor: e\nAssistant: f\n"
+    assert left_out == {"system_turn": 2, "tool_turn": 2}
+    (tmp_path / "p.txt").write_text("System: Be kind.\nmore\nUser: a\nBot: b\n- Metformin: 5 mg\nNurse: c\nTool: x\n",
+                                    encoding="utf-8")
+    (found,) = chat.read(tmp_path / "p.txt", left_out)
+    assert found.text == "Patient: a\nAssistant: b - Metformin: 5 mg\nNurse: c\n"
+    assert left_out == {"system_turn": 3, "tool_turn": 3}
 
 
 @pytest.mark.parametrize(("raw", "field"), [

@@ -102,7 +102,9 @@ def test_sentences_keep_abbreviations_and_decimals():
 
 @pytest.mark.parametrize("piece", ["a", "1", "1.", " ", "\n", ",", "(", "-", "no ", "lisinopril and ", "from 10 mg to ",
                                    "my mother ", "2020-01-01 ", "metformin 500 mg;", "K 5.4 ", "chest pain, ", "q2",
-                                   "every 2 weeks ", "left ", "one hundred ", "diagnosed with ", "stop lisinopril "])
+                                   "every 2 weeks ", "left ", "one hundred ", "diagnosed with ", "stop lisinopril ", "f/u ",
+                                   "follow up with cardiology and ", "denies tobacco, alcohol, ", "quit smoking ",
+                                   "smokes 1 ppd, ", "drinks 2 ", "stop all NSAIDs ", "s/p CABG '15, ", "no CP/SOB "])
 def test_time_is_linear(piece):
     """Twice the text takes about twice the time, and no text makes a pattern look back over and over."""
     def seconds(size: int) -> float:

@@ -56,7 +56,7 @@ def test_it_is_a_writer():
     ("Has hypertension.", "Started lisinopril 10 mg daily.", {("lisinopril", "treatment_for", "hypertension")}),
     ("Started lisinopril 10 mg daily.", "Has hypertension.", {("lisinopril", "treatment_for", "hypertension")}),
     ("Has depression and fibromyalgia.", "Cymbalta 30 mg daily for fibromyalgia.",
-     {("duloxetine", "treatment_for", "fibromyalgia")}),
+     {("duloxetine", "treatment_for", "fibromyalgia"), ("fibromyalgia", "restatement", "fibromyalgia")}),
     ("Warfarin 5 mg nightly.", "INR check every 2 weeks.", {("inr monitoring", "monitoring_for", "warfarin")}),
     ("Warfarin 5 mg nightly.", "CBC monthly while on clozapine.", set()),
     ("Warfarin 5 mg nightly.", "Amiodarone 200 mg daily added.", {("warfarin", "drug_interaction", "amiodarone")}),
@@ -155,3 +155,18 @@ def test_a_plan_that_is_told_after_its_drugs_stop_does_not_hold(tmp_path):
             ingest(store, [Entry.of("P", str(i), "clinic", texts[i][1], date=texts[i][0]) for i in order], RulesWriter(), encoder)
             held.append({(m.slot, m.polarity) for m in store.state("P").active() if m.attribute in ("dose", "plan")})
     assert held == [{(("warfarin", "dose"), "NEGATED")}] * 3
+
+
+@pytest.mark.parametrize(("taken", "stop", "expected"), [
+    ("Furosemide 40 mg daily.", "Stop the water pill.", {"Furosemide 40 mg daily": "RESOLVED"}),
+    ("Furosemide 40 mg daily. Spironolactone 25 mg daily.", "Stop the water pill.", {}),
+    ("Furosemide 40 mg daily. Spironolactone 25 mg daily.", "Stop all diuretics.",
+     {"Furosemide 40 mg daily": "RESOLVED", "Spironolactone 25 mg daily": "RESOLVED"}),
+    ("Ibuprofen 400 mg tid. Aspirin 81 mg daily. Metformin 500 mg bid.", "Stop NSAIDs.",
+     {"Ibuprofen 400 mg tid": "RESOLVED"}),
+    ("Ibuprofen 400 mg tid. Celecoxib 200 mg daily.", "Stop all NSAIDs except celecoxib.",
+     {"Ibuprofen 400 mg tid": "RESOLVED"}),
+    ("Mother takes ibuprofen 400 mg tid.", "Stop all NSAIDs.", {}),
+])
+def test_a_class_stop_ends_what_is_taken_of_the_class(taken, stop, expected):
+    assert outcome(taken, stop) == expected

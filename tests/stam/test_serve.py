@@ -3,6 +3,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -14,8 +15,11 @@ import threading
 
 import httpx2
 import jsonschema
+import numpy as np
 import pytest
 
+from stam_jax.history.gate import FEATURES, Gate
+from stam_jax.history.logistic import Logistic
 from stam_jax.serve import http as serve
 from stam_jax.storage.store import Store
 
@@ -111,6 +115,33 @@ def test_search_and_answer(server):
     assert said["answer"].startswith("1000 mg") and [m["value"] for m in said["grounds"]] == ["1000 mg bid"]
     assert len(said["packet_sha256"]) == 64 and "past: superseded" in said["packet"]
     assert "850" not in server.ok("answer", patient_id="P1", question="metformin?", arm="ACTIVE")["packet"]
+
+
+def test_a_gate_decides_where_no_arm_is_named(tmp_path):
+    flat = Logistic.fit(np.random.default_rng(0).normal(size=(20, len(FEATURES))), np.arange(20) % 2)
+    served = {}
+    for threshold in (math.inf, 0.0):
+        Gate(FEATURES, flat, threshold, 0.05, "rows").save(tmp_path / "gate.json")
+        with running(tmp_path / f"store{threshold}", gate=str(tmp_path / "gate.json")) as gated:
+            gated.ok("ingest", patient_id="P1", text="metformin dose 850 mg bid", date="2024-01-02")
+            ask = {"patient_id": "P1", "question": "What is the current dose of metformin?"}
+            alone = gated.ok("answer", **ask)
+            assert alone["arm"] == "ACTIVE" and alone["gate"]["history_needed"] == 0  # HISTORY has nothing: not asked
+            gated.ok("ingest", patient_id="P1", text="metformin dose 1000 mg bid", date="2024-03-01")
+            served[threshold] = gated.ok("answer", **ask)
+            assert gated.ok("answer", **ask, arm="GATE") == served[threshold]
+            both = gated.ok("answer", **ask, arm="BOTH")
+            assert both["arm"] == "BOTH" and both["gate"] is None and "850 mg" in both["packet"]
+    skipped, kept = served[math.inf], served[0.0]
+    assert skipped["arm"] == "ACTIVE" and "850 mg" not in skipped["packet"] and skipped["gate"]["threshold"] == "inf"
+    assert kept["arm"] == "BOTH" and kept["packet_sha256"] == both["packet_sha256"]
+    assert 0 < kept["gate"]["history_needed"] < 1 and kept["gate"]["lambda"] == 0.05
+    assert kept["gate"]["fitted_on"] == "rows"
+
+
+def test_no_gate_no_arm_of_that_name(server):
+    error(server.post("answer", patient_id="P1", question="metformin?", arm="GATE"), 400, "has no gate")
+    assert server.ok("answer", patient_id="P1", question="metformin?")["gate"] is None
 
 
 def test_the_same_entry_again_changes_nothing(server):

@@ -10,7 +10,8 @@ from stam_jax.graph.memory import Provenance
 from stam_jax.graph.relations import Relation
 from stam_jax.graph.state import State, StateError
 from stam_jax.graph.transitions import IllegalTransition, Transition, archive, delete, prior, reinstate
-from stam_jax.graph.update import Confirmation, Mark, Redaction, Status, Update
+from stam_jax.graph.update import Confirmation, Mark, Redaction, Status, Update, from_body, to_body
+from stam_jax.read import listing
 
 
 def grown(*commits) -> State:
@@ -302,6 +303,65 @@ def test_undo_is_refused_while_others_build_on_it(two):
     for bad in (0, 9, True, "1"):
         with pytest.raises(ValueError):
             undo.order(two.updates(), bad, cascade=True)
+
+
+def test_a_user_says_that_a_memory_holds_after_all(two):
+    back = two.apply(Update.of(undo.reinstatement(two, OLD.mid, "  the stop was meant for another drug ")))
+    assert back.check() == [] and OLD.mid in {m.mid for m in back.active()}
+    t = back.transitions[OLD.mid][-1]
+    assert (t.reason, t.from_, t.to, t.decided_by) == ("REINSTATED", "HISTORY", "ACTIVE", "user:reinstate")
+    why = "\n".join(listing.why(back.why(OLD.mid), back))
+    assert 'update 3: holds again (decided by user:reinstate): "the stop was meant for another drug"' in why
+    assert "another drug" not in back.canonical().replace(back.entries[list(back.entries)[-1]].text, "")
+    undone = back.apply(undo.compensation(back, 3))
+    assert undone.check() == [] and undone.successor(OLD.mid) == NEW.mid and undone.memory(OLD.mid).provenance == OLD.provenance
+    gone = erase(back, OLD.mid)
+    assert "another drug" not in gone.canonical()
+
+
+def test_what_cannot_be_reinstated(two):
+    for mid, why, refused in ((NEW.mid, "x", "holds already"), (OLD.mid, " ", "words that say why")):
+        with pytest.raises(ValueError, match=refused):
+            undo.reinstatement(two, mid, why)
+    with pytest.raises(LookupError, match="not a memory"):
+        undo.reinstatement(two, "mnobody", "x")
+    e = entry("INR until May", date="2024-02-20")
+    plan = memory(e, "INR until May", kind="PLAN", start="2024-02-20", end="2024-05-01", end_planned=True)
+    later = entry("seen", date="2024-06-01")
+    over = grown(commit(0, [e], [plan]), commit(1, [later], transitions=[archive(plan.mid, "EXPIRED")]))
+    with pytest.raises(undo.UndoRefused, match="ended on 2024-05-01, as was planned"):
+        undo.reinstatement(over, plan.mid, "x")
+
+
+def test_twice_reinstated_in_the_same_words_and_a_proposal_that_falls(two):
+    marked = two.apply(Update.of(commit(2, marks=[Mark(OLD.mid, {"deletion_proposed", "needs_review"})])))
+    state = marked.apply(Update.of(undo.reinstatement(marked, OLD.mid, "wrong")))
+    assert state.memory(OLD.mid).flags == {"needs_review"}
+    state = state.apply(Update.of(commit(4, transitions=[archive(OLD.mid, "RESOLVED")])))
+    state = state.apply(Update.of(undo.reinstatement(state, OLD.mid, "wrong")))
+    assert state.check() == [] and len(state.memory(OLD.mid).provenance) == 3
+
+
+# ---- the way ----------------------------------------------------------------------------------------------------
+
+def test_the_way_to_a_memory_is_kept_whole(two):
+    e = entry("INR check every 2 weeks", date="2024-02-10", source="plan")
+    plan = memory(e, kind="PLAN")
+    watch = Relation.of(plan.mid, OLD.mid, "monitoring_for")
+    third = two.apply(Update.of(commit(2, [e], [plan], relations=[watch])))
+    move = archive(plan.mid, "RESOLVED", successor=NEW.mid, order="assumed", evidence_rid=watch.rid, via=(THREAD.rid,))
+    state = third.apply(Update.of(commit(3, transitions=[move])))
+    assert state.check() == [] and list(state.why(plan.mid).relations) == [THREAD.rid, watch.rid]
+    said = "\n".join(listing.why(state.why(plan.mid), state))
+    assert f"along same_condition_thread to {OLD.text} ({OLD.mid}) and from there monitoring_for" in said
+    assert undo.dependents(state.updates(), 2) == [4]  # its first relation is of update 2
+    with pytest.raises(IllegalTransition, match="rnone"):
+        third.apply(Update.of(commit(3, transitions=[dataclasses.replace(move, via=("rnone",))])))
+    with pytest.raises(IllegalTransition, match="its last relation"):
+        archive(plan.mid, "RESOLVED", via=(THREAD.rid,))
+    body = to_body(state.updates()[-1])
+    assert Update.of(commit(3, transitions=[move])) == from_body("p1", 4, body)
+    assert "via" not in canonical.to_dict(archive(plan.mid, "RESOLVED", evidence_rid=watch.rid))  # as stores had it before
 
 
 def test_undo_of_a_deletion_is_refused(two):
