@@ -3,10 +3,10 @@
 `smollm2` is SmolLM2-135M-Instruct in float32; `qwen3_06b` has the shapes of Qwen3-0.6B and random weights. Neither was
 trained for this: what they extract is nonsense that does not end by itself, so each extraction runs to `max_tokens`. So
 that linker and updater are asked what a trained extractor would make them ask, an entry's memories are those of the
-rules writer; the model's extraction is computed and thrown away. Links and updates are the model's own. Each patient's
-first three entries are the rules' altogether (they take next to no time), the fourth is the model's. So that a round ends
-within a minute on two cores, an entry keeps two memories, each of which is compared with the two nearest ACTIVE ones, and
-an update is asked about at most four (`WriteConfig` as shipped: 32, 12, 12).
+rules writer; the model's extraction is computed and thrown away. Links and updates are the model's own. Each
+patient's first three entries are the rules' altogether (they take next to no time), the fourth is the model's. So that
+a round ends within a minute on two cores, an entry keeps two memories, each of which is compared with the two nearest
+ACTIVE ones, and an update is asked about at most four (`WriteConfig` as shipped: 32, 12, 12).
 
 Greedy, no retries, no adapters; every round starts from an empty store and an empty prefix cache, with all shapes
 compiled. `one_by_one` is one `ingest` call an entry; the waves extract all entries in one batch, and link and update
@@ -31,9 +31,9 @@ from stam_jax.rules import RulesWriter
 
 GIVEN = 3
 CASES = {
-    "smollm2": {"model": "smollm2", "patients": 9, "max_tokens": 32, "warmup": 0, "rounds": 1},
-    "qwen3_06b": {"model": "qwen3-0.6b", "patients": 2, "max_tokens": 16, "warmup": 0, "rounds": 1,
-                  "contenders": ["wave_64", "one_by_one"]},
+    "smollm2": {"model": "smollm2", "patients": 9, "max_tokens": 32, "chunk": 512, "warmup": 0, "rounds": 1},
+    "qwen3_06b": {"model": "qwen3-0.6b", "patients": 2, "max_tokens": 16, "chunk": 128, "warmup": 0, "rounds": 1,
+                  "contenders": ["wave_64"]},
 }
 for _case in CASES.values():
     _case["per_round"] = f"an entry of each of {_case['patients']} patients"
@@ -61,7 +61,7 @@ def backend(case: dict):
 
     jax.config.update("jax_compilation_cache_dir", os.path.dirname(os.environ["BENCH_RESULT"]))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    limits = Limits(length=2048, tokens=8192)
+    limits = Limits(length=2048, tokens=8192, chunk=case["chunk"])
     if case["model"] == "smollm2":
         engine = Engine.load("smollm2", limits=limits)
     else:

@@ -68,6 +68,7 @@ def test_select_pool(mesh, dtype):
     assert compiled.as_text().count("all-gather") == 0
 
 
+@pytest.mark.slow
 def test_train_step(mesh):
     step, optimizer = train._step(train.selector_loss, functools.partial(retriever.apply, mesh=mesh), CONFIG, (), 1e-3, 500, 0.01, 1.0)
     everywhere = Rules().sharding(mesh)

@@ -26,6 +26,7 @@ def asked(count: int) -> list[Request]:
     return requests
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_an_empty_cache(engine):
     requests, alone = asked(24), []
     for request in requests:

@@ -104,6 +104,7 @@ def test_a_backend_by_name_with_an_adapter(tmp_path):
         load_backend("openai:m", adapters={"a": "b"})
 
 
+@pytest.mark.slow
 def test_a_folder_onto_a_mesh(tmp_path):
     folder, mesh = write(tmp_path / "tiny"), MeshSpec(2, 2).build(jax.devices()[:4])
     engine = Engine.load(folder, mesh=mesh, limits=Limits(rows=1, page=16, length=E.LENGTH, chunk=16))

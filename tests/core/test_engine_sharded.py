@@ -66,6 +66,7 @@ def test_the_order_of_pages_in_memory_changes_no_token(order, monkeypatch):
 
 
 @pytest.mark.parametrize("data, tensor", [(2, 2), slow(1, 4)])
+@pytest.mark.slow
 def test_two_processes_give_the_tokens_of_one(data, tensor, repository):
     """Two devices each: groups along `data` are the processes, or one group of four spans them both."""
     with socket.socket() as free:

@@ -89,6 +89,7 @@ def test_one_patient_and_notes_only(chain, capsys, tmp_path):
     assert pack["logit"] == pytest.approx(whole["logit"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_out_of_fold(chain, capsys, tmp_path):
     got = evigen(capsys, "eval", "--cohort", chain["cohort"], "--store", chain["store"], "--out", str(tmp_path / "oof"), "--folds", "2",
                  "--repeats", "2")

@@ -330,6 +330,7 @@ def test_splits_follow_ids_not_rows(data):
     assert train.split_hash(packed, train.split_indices(packed, moved)) != train.split_hash(packed, splits)
 
 
+@pytest.mark.slow
 def test_three_seeds_and_their_mean(data, tmp_path):
     config = dataclasses.replace(TRAIN, epochs=2)
     runs = fit_runs(*data, MODEL, config, tmp_path, runs=3, progress=False)

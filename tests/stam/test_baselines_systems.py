@@ -143,7 +143,7 @@ def test_a_missing_package_is_named(place, name, module, packages):
 def test_another_project_of_the_same_name_is_not_taken_for_it(place):
     install(place / "here")
     system = place / "here" / "agentic_memory" / "memory_system.py"
-    system.write_text(system.read_text().replace('storage_path: str = "./chroma_db", ', ""))
+    system.write_text(system.read_text().replace('storage_path: str = "./chroma_db",', ""))
     with pytest.raises(ValueError, match="cannot be kept apart; a-mem >= 0.2.6 can"):
         opened("amem", place / "files")
     system.unlink()

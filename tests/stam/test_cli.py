@@ -153,7 +153,7 @@ def test_gate(capsys, tmp_path):
     assert row["price"] == "qwen3-4b" and row["macro"] and 0 <= row["skip_rate"] <= 1 and 0 <= row["change"]["p_value"] <= 1
     assert row["prefill_flops_both"] > 8e9 * row["tokens_both"] / 2 and row["tokens"] <= row["tokens_both"]
     assert not json.loads(run(capsys, "gate", "report", "--replay", replay, "--gate", gate))["unseen"]
-    crossed = json.loads(run(capsys, "gate", "report", "--replay", replay, "--macro", "--cues", "--model", "qwen3-0.6b"))
+    crossed = json.loads(run(capsys, "gate", "report", "--replay", replay, "--cues", "--model", "qwen3-0.6b"))
     assert len(crossed["rows"]) == len(crossed["with_cue_words"]) == 6 and "prefill_flops_saved" in crossed["rows"][0]
     assert "--cues" in run(capsys, "gate", "report", "--replay", others, "--gate", gate, "--cues", code=2)
     assert "expected one of qwen3" in run(capsys, "gate", "report", "--replay", replay, "--model", "gpt", code=2)

@@ -1,4 +1,6 @@
 """An entry of a megabyte, and of ten, from the reader to the last check: nothing lost, every quote in its place."""
+import datetime as dt
+
 import pytest
 
 from core_jax.embed import HashEncoder
@@ -14,7 +16,7 @@ FILLER = "The weather was talked about, then the garden, and how the stairs are 
 def taken(path, characters):
     """A note of that length with a reading every ten thousand characters. Returns the state."""
     block = (FILLER * 200)[:9900].rstrip() + "\n"
-    text = "".join(f"{block}Potassium {3 + i % 30 / 10:.1f} mmol/L on 2020-{1 + i % 12:02d}-{1 + i % 28:02d}.\n"
+    text = "".join(f"{block}Potassium {3 + i % 30 / 10:.1f} mmol/L on {dt.date(2019, 1, 1) + dt.timedelta(days=i)}.\n"
                    for i in range(characters // 9900 + 1))
     assert len(text) >= characters
     entries = [Entry.of("P1", "long", "note", text, date="2024-01-01"),

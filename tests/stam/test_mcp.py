@@ -101,6 +101,7 @@ def test_an_agent_that_names_its_patient(tmp_path):
     asyncio.run(talk())
 
 
+@pytest.mark.slow
 def test_an_agent_is_served_by_the_gate(tmp_path):
     model = Logistic((0.0,) * len(FEATURES), (1.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0)  # always 1/2
     Gate(FEATURES, model, 0.75, 0.05, "rows").save(tmp_path / "gate.json")
