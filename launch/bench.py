@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Side-by-side benchmarks: ours against the peer a user would run instead, interleaved, each in a process of its own.
 
-    python launch/bench.py --suite=train,ig,quotes,embed,lora,generate --rounds=7 --out=bench.jsonl
+    python launch/bench.py --suite=train,ig,quotes,embed,lora,generate,ingest,nearest,commit,serving,writer --rounds=7 --out=bench.jsonl
     python launch/bench.py --suite=ig --dry_run            # prints the exact worker commands
 
 Protocol: every contender is a worker process that builds its inputs once (same seed, same arrays), runs twice to warm up
@@ -30,7 +30,8 @@ THREADS = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "TOKENIZERS_PARALLELI
 
 def suite_module(name: str):
     """launch/peers/<name>.py: CASES {case: settings}, CONTENDERS {label: build(settings) -> run() -> array}, and where it
-    has one `summary(rows) -> lines` of what follows from several rows together.
+    has one `summary(rows) -> lines` of what follows from several rows together. What a run leaves in `run.figures` (a dict)
+    stands in the row, round by round.
 
     Settings that bench.py reads: contenders (labels, all if not given), warmup, rounds, per_round (words).
     """
@@ -58,7 +59,7 @@ def work(suite: str, case: str, label: str) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         result = run()
         row = {"wall_ms": 1e3 * (time.perf_counter() - wall), "cpu_ms": 1e3 * (time.process_time() - cpu),
-               "peak_mib": peak_mib()}
+               "peak_mib": peak_mib(), "figures": getattr(run, "figures", None)}
         np.save(os.environ["BENCH_RESULT"], np.asarray(result, np.float64))
         print(json.dumps(row), file=out, flush=True)
 
@@ -176,7 +177,7 @@ def compare(suite: str, case: str, module, rounds: int, folder: pathlib.Path, ce
             "op": suite, "case": case, "contender": w.label, "device": "cpu", "rounds": rounds, "wall_ms": wall, "cpu_ms": cpu,
             "ratio_wall": wall["median"] / spread([r["wall_ms"] for r in ours.rows])["median"],
             "ratio_cpu": cpu["median"] / spread([r["cpu_ms"] for r in ours.rows])["median"],
-            "peak_mib": max(r["peak_mib"] for r in w.rows),
+            "peak_mib": max(r["peak_mib"] for r in w.rows), "figures": [r["figures"] for r in w.rows if r["figures"]],
             "max_difference": float(np.max(np.abs(a - b))) if a.shape == b.shape and a.size else None,
             "per_round": module.CASES[case].get("per_round"), "load": load,
             "noisy": load > 1.5 or wall["iqr"] > 0.25 * wall["median"], "commit": commit(), "versions": versions(),

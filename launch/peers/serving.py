@@ -65,10 +65,14 @@ def packets(case: dict, length: Callable[[tuple], int]) -> list[dict]:
 
 
 def read(case: dict, arm: str):
+    import jax
+
     from core_jax.chat import encode_chat
     from core_jax.engine.engine import Engine, Limits
     from core_jax.engine.request import Request, Sampling
 
+    jax.config.update("jax_compilation_cache_dir", os.path.dirname(os.environ["BENCH_RESULT"]))  # for the other arm
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     length = case["both"] + NEW
     engine = Engine.load("smollm2", limits=Limits(rows=1, length=length, tokens=length, horizon=16))
     asked = packets(case, lambda messages: len(encode_chat(messages, engine.tokenizer, enable_thinking=False)))

@@ -151,9 +151,9 @@ def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, m
     systems += [a.flat("flat RAG", aim), a.full("full context", aim)]
     out = [store_table(found, mine), table(
         "answers", "Answers at approximately matched median context", [both, *systems],
-        f"The reader `rows` computes on the rows that were served. {DRAWN} `truncated`: questions before which the "
-        "record was cut, the oldest words first. The raw record names each row behind its sentence, which memories do "
-        "not."),
+        f"The reader `rows` computes on the rows that were served and reads no labels: write paths differ before it by "
+        f"what they leave room for, not by what they say holds. {DRAWN} `truncated`: questions before which the record "
+        "was cut, the oldest words first. The raw record names each row behind its sentence; memories do not."),
         a.differences("differences", "STAM minus each system at matched context, the reader of rows", both, systems,
                       TESTED)]
     if is_model(reader):

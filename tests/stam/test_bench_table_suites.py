@@ -68,6 +68,14 @@ def test_mimic_qa(hospital, monkeypatch):
     assert report == table_suites.mimic_qa_report(path, told, ExtractiveReader(), most=12)
 
 
+def test_evidence_in_history_is_what_nothing_active_cites(hospital):
+    state = hospital[1].memories["STAM"].states["20000001"]
+    past = {m.concept for m in state.history() if state.entries[m.provenance[0].entry_key].kind == "admissions"}
+    found = table_suites._past(state)
+    assert "insurance" in past and "admissions/101" not in found  # of one row, the plan is past and the stay is not
+    assert "omr/2015-02-01/Weight (Lbs)/1" in found and "omr/2016-02-01/Weight (Lbs)/1" not in found
+
+
 def test_controls_are_told_the_patients_of_the_test_split(tmp_path, monkeypatch):
     path = folder(tmp_path)
     monkeypatch.setattr(mimic_qa, "splits", lambda patients, most=0: dict.fromkeys(patients, "train") | {"20000001": "test"})

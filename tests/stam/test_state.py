@@ -354,7 +354,8 @@ def test_the_way_to_a_memory_is_kept_whole(two):
     assert state.check() == [] and list(state.why(plan.mid).relations) == [THREAD.rid, watch.rid]
     said = "\n".join(listing.why(state.why(plan.mid), state))
     assert f"along same_condition_thread to {OLD.text} ({OLD.mid}) and from there monitoring_for" in said
-    assert undo.dependents(state.updates(), 2) == [4]  # its first relation is of update 2
+    alone = third.apply(Update.of(commit(3, transitions=[dataclasses.replace(move, successor=None, order="known")])))
+    assert undo.dependents(alone.updates(), 2) == [4]  # the first relation of the way is of update 2
     with pytest.raises(IllegalTransition, match="rnone"):
         third.apply(Update.of(commit(3, transitions=[dataclasses.replace(move, via=("rnone",))])))
     with pytest.raises(IllegalTransition, match="its last relation"):
