@@ -11,7 +11,6 @@ from stam_jax.rules.sentences import Sentence
 from stam_jax.rules.times import TimeWords, time_words
 from stam_jax.write.writer import Draft
 
-
 _DATED = ("problem", "procedure", "drug")
 _DIRECT = re.compile(r" ?(?:(?:in|since|dx'?d?|diagnosed|on|circa|around|approx|~|c\.|from|-|–) ?){0,2}")
 _YEAR = re.compile(r"(?:in )?[12][0-9]{3}")
