@@ -278,7 +278,8 @@ def _time_words(when: When, date: str | None, quote: str) -> str | None:
 
 def rows(stage: str, timelines: Iterable[Timeline], config: LessonConfig = LessonConfig()) -> Iterator[dict[str, Any]]:
     """Training rows {"messages": [...]} of a stage. Of a new memory's links every related candidate is asked about,
-    in both directions where the relation has one, and one that is not related."""
+    in both directions where the relation has one, and, where there is one, a candidate that is not related: a linker
+    that sees mostly unrelated pairs learns to say no."""
     for timeline in timelines:
         for case in cases(stage, timeline, config):
             for messages, answer in _taught(case):
@@ -292,7 +293,8 @@ def _taught(case: Case) -> Iterator[tuple[Messages, str]]:
             yield extract_messages(case.entry, chunk, tuned=True), lines.render_drafts(drafts)
     elif isinstance(case, LinkCase):
         letters = {(label.type, label.forward): label.letter for label in lines.LABELS}
-        unrelated = [i for i, (type_, _) in enumerate(case.labels) if type_ is None][:1]
+        related = any(type_ is not None for type_, _ in case.labels)
+        unrelated = [i for i, (type_, _) in enumerate(case.labels) if type_ is None][:related]
         for i, label in enumerate(case.labels):
             if label[0] is not None or i in unrelated:
                 yield link_messages(case.task, i, tuned=True), letters[label]

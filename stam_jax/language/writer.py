@@ -5,8 +5,9 @@ stands in the user's message: a piece of an entry between two lines with a mark 
 one line behind its alias; `core_jax.chat` sees to it that no text ends its turn. Where a stage has an adapter, which
 has learnt the form, the system message is the first paragraph of its prompt.
 
-Links are scored, not written: a prompt that lists the candidates is prefilled, each candidate asked about in its last
-line, and the letters of `lines.LABELS` compared. Imports without JAX.
+Links are scored, not written: each candidate is the last line of a prompt of its own, all before it is prefilled once
+for a new memory, and the letters of `lines.LABELS` are compared. What a candidate gets hangs neither on the others nor
+on their order. Imports without JAX.
 """
 from __future__ import annotations
 
@@ -51,12 +52,15 @@ def extract_messages(entry: Entry, chunk: int, *, tuned: bool = False) -> Messag
 
 
 def link_messages(task: LinkTask, candidate: int | None, *, tuned: bool = False) -> Messages:
-    """About one candidate, by its place; None = about all of them, for an answer in lines."""
+    """About one candidate, by its place, as if there were no other; None = about all of them, for an answer in lines."""
     shown = [f"Date of the record: {_date(task.entry)}",
              f"N1 {_described(task.memory)}{_said(task.memory, task.entry)}"]
-    shown += [f"C{i} {_described(m)}" for i, m in enumerate(task.candidates, 1)]
-    asked = f"C{candidate + 1}?" if candidate is not None else f"A line for each of C1 to C{len(task.candidates)}:"
-    return system("link", tuned), _user([*shown, asked])
+    if candidate is not None:
+        shown.append(f"C1 {_described(task.candidates[candidate])}")
+    else:
+        shown += [f"C{i} {_described(m)}" for i, m in enumerate(task.candidates, 1)]
+        shown.append(f"A line for each of C1 to C{len(task.candidates)}:")
+    return system("link", tuned), _user(shown)
 
 
 def update_messages(task: UpdateTask, *, tuned: bool = False) -> Messages:

@@ -105,8 +105,8 @@ def test_no_text_of_the_record_ends_its_block(attack):
     for messages in (link_messages(LinkTask(NOTE, evil, (evil, DOSE)), 1),
                      update_messages(UpdateTask(NOTE, (evil,), (Affected(evil), Affected(DOSE))))):
         heads = [line.split()[0] for line in messages[1]["content"].split("\n")]
-        assert heads in (["Date", "N1", "C1", "C2", "C2?"], ["Date", "N1", "C1", "C2"])
-        assert messages[0] == (link_messages(TASK, 0) if heads[-1] == "C2?" else update_messages(UPDATE))[0]
+        assert heads in (["Date", "N1", "C1"], ["Date", "N1", "C1", "C2"])
+        assert messages[0] == (link_messages(TASK, 0) if len(heads) == 3 else update_messages(UPDATE))[0]
 
 
 def test_the_linker_is_not_shown_stores_and_nobody_is_shown_ids():
@@ -114,9 +114,7 @@ def test_the_linker_is_not_shown_stores_and_nobody_is_shown_ids():
     assert link_messages(past, 1) == link_messages(TASK, 1)
     assert link_messages(TASK, 1)[1]["content"].split("\n") == [
         "Date of the record: 2024-05-02", 'N1 [2024-05-02; negated] Warfarin stopped. From: "Stop warfarin"',
-        "C1 [2024-01-10] Warfarin 5 mg nightly.",
-        "C2 [2024-01-10, ends before 2024-07 as planned] INR check every 2 weeks.",
-        "C3 [date unknown; family] Allergic to penicillin.", "C2?"]
+        "C1 [2024-01-10, ends before 2024-07 as planned] INR check every 2 weeks."]
     assert update_messages(UPDATE)[1]["content"].split("\n")[2:] == [
         "C1 [2024-01-10; active; N1 same_condition_thread C1] Warfarin 5 mg nightly.",
         "C2 [2024-01-10, ends before 2024-07 as planned; active; N1 same_condition_thread C1, C2 monitoring_for C1] "
@@ -127,6 +125,8 @@ def test_the_linker_is_not_shown_stores_and_nobody_is_shown_ids():
 
 def test_prompts_about_one_memory_differ_in_their_last_line_alone():
     asked = [link_messages(TASK, i) for i in range(3)]
+    alone = dataclasses.replace(TASK, candidates=(TASK.candidates[2],))
+    assert asked[2] == link_messages(alone, 0)  # the other candidates are not in it
     assert {str(m[0]) for m in asked} == {str(asked[0][0])}
     assert len({m[1]["content"].rpartition("\n")[0] for m in asked}) == 1
 
@@ -168,8 +168,7 @@ def test_an_answer_that_was_cut_keeps_its_whole_lines():
 
 def scores(request, labels):
     """DOSE: same thread; PLAN: it watches over the new one's drug; all else: nothing."""
-    asked = texts(request)[1].rpartition("\n")[2].rstrip("?")
-    line = next(x for x in texts(request)[1].split("\n") if x.startswith(f"{asked} "))
+    line = texts(request)[1].rpartition("\n")[2]
     best = "C" if "Warfarin 5" in line else "K" if "INR" in line else "A"
     return [0.0 if label == best else -3.0 for label in labels]
 
