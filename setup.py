@@ -1,4 +1,4 @@
-"""Install: four import packages from two roots, one console script, one extra per machine kind."""
+"""Install: four import packages from two roots, two console scripts, an extra for each kind of machine or optional part."""
 from setuptools import find_packages, setup
 
 INSTALL = [
@@ -34,7 +34,7 @@ EXTRAS = {
     "mcp": ["mcp>=1.10,<2"],
     "mem0": ["mem0ai>=2.2,<3"],
     "parity": ["torch==2.13.0", "captum>=0.9,<0.10", "peft>=0.18", "bitsandbytes>=0.48", "scikit-learn>=1.6"],
-    "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "psutil>=6", "jsonschema>=4.20"],
+    "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "faiss-cpu>=1.15,<2", "scikit-learn>=1.6", "websocket-client>=1.8", "jsonschema>=4.20"],
 }
 PACKAGES = find_packages(include=["core_jax*", "evigen_jax*", "stam_jax*"]) + [
     "jax_kernels" + p for p in [""] + ["." + q for q in find_packages("kernels/jax_kernels")]

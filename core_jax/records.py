@@ -353,7 +353,7 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
                 if not line.strip():
                     continue
                 try:
-                    item = json.loads(line.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_twin)
+                    item = strict_json(line.decode("utf-8"))
                 except UnicodeDecodeError as e:
                     raise RecordError(f"not valid UTF-8 at byte {e.start}", file=path, line=number) from None
                 except json.JSONDecodeError as e:
@@ -370,6 +370,12 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
         raise RecordError(e.strerror or str(e), file=path) from None
     if objects == 0:
         raise RecordError("empty file", file=path)
+
+
+def strict_json(text: str) -> Any:
+    """Raises: ValueError: not JSON (json.JSONDecodeError), NaN or infinity, a field twice in one object, an integer of
+    more digits than Python reads; RecursionError: nested too deep."""
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twin)
 
 
 def _no_constant(name: str):

@@ -362,8 +362,11 @@ def paired_bootstrap(d, types=None, clusters=None, n: int = 10_000, seed: int = 
                           for t, x in enumerate(within)], axis=0)
     else:
         groups = _labels(clusters, d.size, "clusters")
-        values = np.concatenate([_macro(c[:, groups].astype(np.float64), d, kinds)
-                                 for c in _resamples(int(groups.max()) + 1, n, seed)])
+        sums, sizes = np.zeros((2, int(groups.max()) + 1, int(kinds.max()) + 1))  # by cluster and type, not by question
+        np.add.at(sums, (groups, kinds), d)
+        np.add.at(sizes, (groups, kinds), 1)
+        with np.errstate(invalid="ignore"):
+            values = np.concatenate([((c @ sums) / (c @ sizes)).mean(axis=1) for c in _resamples(len(sums), n, seed)])
     return _percentiles(macro_mean(d, types), values, level)
 
 

@@ -177,7 +177,7 @@ def _difference_flags(quote: str, raw: str, start: int, end: int, numbers_differ
     if sorted(_cues(mine)) != sorted(_cues(theirs)):
         flags.add("negation_changed")
     blanks = theirs
-    for left, right, c in _gaps(codes):
+    for left, right, _ in _gaps(codes):
         a, b = mine[left[0]:left[1]], theirs[right[0]:right[1]]
         if any(x != y and (_prefixed(x, y) or _prefixed(y, x)) for x in a for y in b):
             flags.add("negation_changed")

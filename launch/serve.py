@@ -15,13 +15,10 @@ a TLS proxy in front. SIGTERM ends it gracefully: running requests have --drain_
 """
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import pathlib
-import signal
 import socket
-import string
 import sys
 from typing import Any
 
@@ -30,6 +27,7 @@ from absl import app, flags
 from core_jax.command import leave
 from core_jax.engine.backend import Backend
 from core_jax.engine.load import model_name
+from core_jax.engine.server import bind, check_key, is_loopback, run
 from core_jax.packaged import model_path
 
 FLAGS = flags.FLAGS
@@ -54,62 +52,28 @@ flags.DEFINE_integer("max_body_mib", 8, "longest request body", 1)
 flags.DEFINE_float("drain_seconds", 30.0, "time for running requests after SIGTERM", 0.0)
 flags.DEFINE_bool("dry_run", False, "check the settings and print them, load nothing")
 
-KEY_VARIABLE, KEY_LENGTH = "SERVE_API_KEY", 16
+KEY_VARIABLE = "SERVE_API_KEY"
 
 
 def read_key(host: str, file: str | None) -> str | None:
     """The key that clients must bring, or None. Raises: ValueError: no key on an open address; OSError: the file."""
     where = file or KEY_VARIABLE
     key = pathlib.Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get(KEY_VARIABLE)
-    if key is None:
-        if not is_loopback(host):
-            raise ValueError(
-                f"--host={host}: others can reach it, so a key is needed: --api_key_file or {KEY_VARIABLE}")
-        return None
-    if len(key) < KEY_LENGTH or not set(key) <= set(string.ascii_letters + string.digits + string.punctuation):
-        raise ValueError(f"{where}: expected a key of at least {KEY_LENGTH} printable ASCII characters without blanks")
+    if key is None and not is_loopback(host):
+        raise ValueError(f"--host={host}: others can reach it, so a key is needed: --api_key_file or {KEY_VARIABLE}")
+    check_key(key, host, where)
     return key
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A bound socket, not listening yet, so that a taken port is known before a model is loaded. Raises: OSError."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-    except OSError as e:
-        listener.close()
-        raise OSError(f"--host={host} --port={port}: {e.strerror}") from None
-    return listener
 
 
 def serve(backend: Backend, listener: socket.socket, *, limits: Any = None, **face: Any) -> None:
     """Answers on `listener` until SIGTERM or SIGINT. face: as core_jax.engine.http.application takes it."""
-    import uvicorn
-
     from core_jax.engine import http
 
     limits = limits or http.Limits()
     application = http.application(backend, limits=limits, **face)
-    config = uvicorn.Config(
-        application, http=http.bounded(limits), ws="none", lifespan="off", log_level="warning", access_log=False,
-        server_header=False, proxy_headers=False, backlog=1024, timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(limits.drain_seconds)))
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it has shut down
-        signal.signal(number, lambda *_: None)
-    listener.listen(config.backlog)  # who reads the line below may connect at once, and waits for the rest
-    host, port = listener.getsockname()[:2]
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    print(f"serving {face.get('served_name') or backend.model} at http://{address}/v1", flush=True)
-    uvicorn.Server(config).run(sockets=[listener])
+    name = face.get("served_name") or backend.model
+    run(application, listener, protocol=http.bounded(limits), drain_seconds=limits.drain_seconds, lifespan="off",
+        say=lambda address: f"serving {name} at http://{address}/v1")
     application.face.end()
 
 
@@ -158,7 +122,10 @@ def main(argv: list[str]) -> int:
             from core_jax.engine import http
         except ImportError as e:
             raise ValueError(f"{e.name} is not installed; run: pip install -e '.[serve]'") from None
-        listener = bind(FLAGS.host, FLAGS.port)
+        try:
+            listener = bind(FLAGS.host, FLAGS.port)
+        except OSError as e:
+            raise OSError(f"--host={FLAGS.host} --port={FLAGS.port}: {e}") from None
         backend, encoder = load(wanted), None
         if FLAGS.encoder:
             from core_jax.embed import load_encoder

@@ -283,7 +283,7 @@ def parser() -> argparse.ArgumentParser:
     reader(p)
     out(p, "folder of the tables")
 
-    p = add("serve", "HTTP: ingest, show, search, answer, why, revert, erase", patient=None)
+    p = add("serve", "HTTP: ingest, show, timeline, search, answer, why, page, verify, revert, erase", patient=None)
     p.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1; another one needs a key)")
     p.add_argument("--port", type=int, default=8010)
     p.add_argument("--key-env", metavar="NAME", help="environment variable with the key that callers must send")

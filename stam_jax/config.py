@@ -12,12 +12,13 @@ RESTATEMENTS = ("attach", "keep_both", "archive_older")
 class WriteConfig:
     """Write path (the paper names the budget B only, all values are choices).
 
-    chunk_tokens: most tokens of a chunk. per_chunk: most memories kept of one. link_candidates: ACTIVE memories that a
-    new one is compared with. similar: nearest memories in an impact set. related: graph neighbours in it. budget: most
-    memories in it (B). group: most new memories of one update call (G). retries: of a failed call. answer_tokens: most tokens that a language
-    model extracts from a chunk with. least_link: least
-    confidence of a stored relation. least_cosine: of a memory that likeness alone brings in. relations: False = the
-    ablation without a graph. restatement: what the same value again does.
+    chunk_tokens: most words of a chunk, counted at blanks whatever the writer, as an estimate of tokens. per_chunk:
+    most memories kept of one. link_candidates: ACTIVE memories that a new one is compared with. similar: nearest
+    memories in an impact set. related: graph neighbours in it. budget: most memories in it (B). group: most new
+    memories of one update call (G). retries: of a failed call. answer_tokens: most tokens that a language model
+    extracts from a chunk with. least_link: least confidence of a stored relation. least_cosine: of a memory that
+    likeness alone brings in. relations: False = the ablation without a graph. restatement: what the same value
+    again does.
     """
 
     chunk_tokens: int = 2048

@@ -214,7 +214,7 @@ def unstack(params: P.Tree) -> P.Tree:
     """
     layers = params["layers"]
     count = jax.tree.leaves(layers)[0].shape[0]
-    return params | {"layers": tuple(jax.tree.map(lambda x: x[i], layers) for i in range(count))}
+    return params | {"layers": tuple(jax.tree.map(lambda x, i=i: x[i], layers) for i in range(count))}
 
 
 def embed(params: P.Tree, ids: jax.Array) -> jax.Array:

@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from core_jax.records import RecordError
 from stam_jax.baselines import installed
+from stam_jax.graph import canonical
 from stam_jax.graph.memory import Entry
 
 
@@ -72,18 +74,31 @@ class Installed:
             opened = self._answer()
             if "error" in opened:
                 raise ValueError(f"--system {system}: {opened['error']}")
+            canonical.text(opened.get("name"), f"--system {system}: name")
         except ValueError:
             self.close()
             raise
         self.name: str = opened["name"]
+        self._whose: dict[str, str] = {}
 
     def add(self, entry: Entry) -> int:
         said = {name: getattr(entry, name) for name in ("patient_id", "entry_key", "date", "text")}
-        return self._ask("add", {"entry": said}).get("made", 0)
+        self._whose[entry.entry_key] = entry.patient_id
+        made = self._ask("add", {"entry": said}).get("made", 0)
+        if isinstance(made, bool) or not isinstance(made, int) or made < 0:
+            self.lost["add: gave no count"] += 1
+            return 0
+        return made
 
     def search(self, patient_id: str, question: str, most: int) -> list[Line]:
-        got = self._ask("search", {"patient_id": patient_id, "question": question, "most": most})
-        return [Line(line["text"], line.get("date"), line.get("entry_key")) for line in got.get("lines", [])][:most]
+        got = self._ask("search", {"patient_id": patient_id, "question": question, "most": most}).get("lines", [])
+        lines = [_line(raw) for raw in got] if isinstance(got, list) else [None]
+        if unread := lines.count(None):
+            self.lost["search: gave no line"] += unread
+        own = [line for line in lines if line and self._whose.get(line.entry_key, patient_id) == patient_id]
+        if leaked := len(lines) - unread - len(own):
+            self.lost["search: gave another patient's line"] += leaked
+        return own[:most]
 
     def close(self) -> None:
         """Ends the process; one that does not end by itself within ten seconds is ended."""
@@ -110,11 +125,31 @@ class Installed:
 
     def _answer(self) -> dict[str, Any]:
         if line := self._process.stdout.readline():
-            return json.loads(line)
+            try:
+                got = json.loads(line)
+            except (ValueError, RecursionError):
+                got = None
+            if isinstance(got, dict):
+                return got
+            raise ValueError(f"--system {self._system}: {self._process.args[0]} said {line!r:.80}, expected an answer "
+                             f"of {installed.__name__}; is it a Python?")
         self._process.wait()
         self._told.seek(0)
         last = self._told.read().decode("utf-8", "replace").strip().rpartition("\n")[2] or "it said nothing"
         raise ValueError(f"--system {self._system}: its process ended ({self._process.returncode}): {last}")
+
+
+def _line(raw: Any) -> Line | None:
+    """None for what is no line: no text, or another type than text."""
+    if not isinstance(raw, dict):
+        return None
+    try:
+        canonical.text(raw.get("text"), "text")
+        for name in ("date", "entry_key"):
+            canonical.text(raw.get(name), name, optional=True)
+    except RecordError:
+        return None
+    return Line(raw["text"], raw.get("date"), raw.get("entry_key"))
 
 
 def fill(system: MemorySystem, entries: Sequence[Entry]) -> Counter[str]:

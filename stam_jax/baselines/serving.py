@@ -69,17 +69,19 @@ class Arm(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromMemory:
-    """STAM's read path. told: False = the reader is not told where a memory stands, nor what followed it."""
+    """STAM's read path. told: False = the reader is not told where a memory stands, nor what followed it. count:
+    tokens of a text as the reader counts them, for a budget in tokens."""
 
     states: Mapping[str, State]
     vectors: Mapping[str, Vectors]
     config: ReadConfig = ReadConfig()
     arm: str = "BOTH"
     told: bool = True
+    count: Callable[[str], int] | None = None
 
     def serve(self, patient_id: str, question: str, vector: np.ndarray) -> Packet:
         found = search(self.states[patient_id], self.vectors[patient_id], vector, self.config)
-        served = packet(found, self.arm, self.config)
+        served = packet(found, self.arm, self.config, self.count)
         if self.told:
             return served
         items = tuple(dataclasses.replace(i, place="ACTIVE", past=None) for i in served.items)

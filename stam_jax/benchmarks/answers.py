@@ -47,32 +47,33 @@ PASSES = 3  # over the same packets, where a model reads
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Served:
-    """One arm's packets and scores. setting: what its context was matched by."""
+    """One arm's packets and scores. setting: what its context was matched by. answers: what was said."""
 
     name: str
     setting: str
     packets: Sequence[Packet]
     scores: Sequence[Score]
+    answers: Sequence[str]
 
 
 class Answers:
     """All arms of one set of questions before one reader.
 
     entries: of each patient, in the order of arrival. memories: by write path; arms that serve the raw record need
-    `append only` among them. reference: memories of STAM's packets, to whose length the others are matched.
+    `append only` among them. read: the settings of STAM's packets, to whose length the others are matched.
     macro: scores are means over types. length: in what contexts are matched, by default as the reader counts.
     """
 
     def __init__(self, asks: Sequence[Ask], entries: Mapping[str, Sequence[Entry]], memories: Mapping[str, Memories],
-                 encoder: Encoder, reader: Reader, *, reference: int, macro: bool = True, length: Length | None = None,
-                 seed: int = 0):
+                 encoder: Encoder, reader: Reader, *, read: ReadConfig, macro: bool = True,
+                 length: Length | None = None, seed: int = 0):
         self.asks, self.entries, self.memories, self.seed = asks, entries, memories, seed
-        self.reader, self.reference, self.length = reader, reference, length or length_of(reader)
+        self.reader, self.read, self.length = reader, read, length or length_of(reader)
         self.types, self.patients = [a.type for a in asks], [a.patient_id for a in asks]
         self.strata = self.types if macro else None
         self.f1 = "type-macro F1" if macro else "token F1"
         texts = list(dict.fromkeys(a.text for a in asks))
-        self.vectors = dict(zip(texts, encode_query(encoder, texts)))
+        self.vectors = dict(zip(texts, encode_query(encoder, texts, read.instruction)))
         self.encoder = encoder
 
     @functools.cached_property
@@ -99,24 +100,30 @@ class Answers:
     # ---- arms ------------------------------------------------------------------------------------------------------
 
     def scored(self, name: str, setting: str, packets: Sequence[Packet]) -> Served:
-        return Served(name, setting, packets, evaluate(packets, self.asks, self.reader))
+        scores = evaluate(packets, self.asks, self.reader)
+        return Served(name, setting, packets, scores, [x.answer for x in scores])
 
     def again(self, s: Served) -> Served:
         """The same packets before this reader."""
         return self.scored(s.name, s.setting, s.packets)
 
-    def arm(self, name: str, most: int, *, memories: str = STAM, **how) -> Served:
-        """A packet of each question from one of the memories."""
-        return self.scored(name, f"k {most}", serve(self._from(memories, most, **how), self.asks, self.vectors))
+    def sized(self, most: int, words: int | None = None) -> ReadConfig:
+        """The settings with packets of another size: the best `most` of both stores, or so many words."""
+        return dataclasses.replace(self.read, active=most, history=most, most=most, words=words, tokens=None)
 
-    def _from(self, memories: str, most: int, *, arm: str = "BOTH", told: bool = True, **config) -> FromMemory:
+    def arm(self, name: str, most: int | None = None, *, memories: str = STAM, **how) -> Served:
+        """A packet of each question from one of the memories, `most` deep or as the settings say."""
+        own = self._from(memories, most, **how)
+        return self.scored(name, f"k {own.config.most}", serve(own, self.asks, self.vectors))
+
+    def _from(self, memories: str, most: int | None, *, arm: str = "BOTH", told: bool = True, **config) -> FromMemory:
         m = self.memories[memories]
-        read = ReadConfig(**({"active": most, "history": most, "most": most} | config))
-        return FromMemory(m.states, m.vectors, read, arm, told)
+        read = dataclasses.replace(self.read if most is None else self.sized(most), **config)
+        return FromMemory(m.states, m.vectors, read, arm, told, self.length.count)
 
     def like(self, name: str, aim: float, *, memories: str = STAM) -> Served:
         """The depth, up to twice the reference, at which a memory's packets are about as long as `aim`."""
-        most = 2 * self.reference
+        most = 2 * self.read.most
         deep, lengths = self._from(memories, most), []
         for ask in sample(self.asks):
             own = deep.lengths(ask.patient_id, self.vectors[ask.text], self.length.count)
@@ -155,6 +162,10 @@ class Answers:
 
     def mean(self, values: Sequence[float]) -> T.Figure:
         return T.mean(values, self.strata, seed=self.seed)
+
+    def figures(self, s: Served) -> dict[str, T.Figure]:
+        """What an arm is judged by, by name."""
+        return {self.f1: self.mean([x.f1 for x in s.scores])}
 
     def table(self, name: str, title: str, rows: Sequence[Served], note: str = "") -> T.Table:
         return T.Table(name, title, self.columns, tuple(map(self.row, rows)), note)
@@ -250,9 +261,10 @@ def depths(a: Answers, settings: Sequence[ReadConfig], *, arms: Sequence[str] = 
         known: dict[int, tuple[Packet, ...]] = {}
         for own, read in zip(packets, settings):
             some = dataclasses.replace(found, active=found.active[:read.active], history=found.history[:read.history])
-            made = packet(some, "BOTH", read)
+            made = packet(some, "BOTH", read, a.length.count)
             if len(made.items) not in known:
-                known[len(made.items)] = tuple(made if arm == "BOTH" else packet(some, arm, read) for arm in arms)
+                known[len(made.items)] = tuple(made if arm == "BOTH" else packet(some, arm, read, a.length.count)
+                                               for arm in arms)
             own.append(known[len(made.items)])
     out: dict[str, list[tuple[Served, int]]] = {arm: [] for arm in arms}
     for place, arm in enumerate(arms):
@@ -272,9 +284,11 @@ def repeatability(a: Answers, s: Served) -> T.Table | None:
     if not is_model(a.reader):
         return None
     passes = [s, *(a.again(s) for _ in range(PASSES - 1))]
-    means = [a.mean([x.f1 for x in p.scores]).value for p in passes]
-    differ = sum(len({p.scores[i].answer for p in passes}) > 1 for i in range(len(a.asks)))
+    differ = sum(len(set(said)) > 1 for said in zip(*(p.answers for p in passes)))
+    rows, found = [], [a.figures(p) for p in passes]
+    for name in found[0]:
+        values = [f[name].value for f in found]
+        rows.append((s.name, name, len(passes), min(values), max(values), 100 * (max(values) - min(values)), differ))
     return T.Table("repeatability", "The same packets answered again",
-                   ("system", "passes", "lowest F1", "highest F1", "span in points", "answers that differ"),
-                   ((s.name, len(passes), min(means), max(means), 100 * (max(means) - min(means)), differ),),
-                   "Byte-identical packets, by their SHA-256.")
+                   ("system", "figure", "passes", "lowest", "highest", "span in points", "answers that differ"),
+                   tuple(rows), "Byte-identical packets, by their SHA-256.")

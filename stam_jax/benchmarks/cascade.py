@@ -26,13 +26,15 @@ from stam_jax.benchmarks.harness import (
     OnceWriter,
     build,
     evaluate,
+    length_of,
     memory_rows,
     serve,
     sha256_of,
 )
-from stam_jax.benchmarks.planted import INGESTED, REFERENCE, STAM, entries_of
+from stam_jax.benchmarks.planted import READ, WRITE, entries_of
 from stam_jax.benchmarks.scenarios import ALIASES, SCENARIOS, Expect, Scenario, crowd
-from stam_jax.config import ReadConfig
+from stam_jax.benchmarks.write_paths import INGESTED, STAM, settings_of, told_of
+from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.graph import canonical
 from stam_jax.graph.memory import Entry
 from stam_jax.graph.state import State
@@ -40,6 +42,8 @@ from stam_jax.read.answer import NOT_IN_MEMORY, NOT_MENTIONED, Reader
 from stam_jax.read.search import encode_query
 from stam_jax.write.writer import UpdateAnswer, UpdateTask, Writer
 
+_DRAWN = "`patients drawn`: whole patients with replacement (10,000 times), since what one record does hangs together."
+_FLIPPED = "Whole patients' signs flip (10,000 times; all patterns up to 16 patients). Holm within the column."
 CONTROLS = (STAM, "semantic only, B 12", "semantic only, B 24", "no relations", "append only")
 SCANNED = 3  # timelines that are looked through for one that holds a cascade
 
@@ -65,16 +69,16 @@ class Watched:
     seen: Mapping[tuple[str, str], set[str]]
 
 
-def watched(entries: Sequence, writer: Writer, encoder: Encoder, progress: Callable[[str], Any] | None = None
-            ) -> dict[str, Watched]:
+def watched(entries: Sequence, writer: Writer, encoder: Encoder, progress: Callable[[str], Any] | None = None, *,
+            write: WriteConfig = WRITE) -> dict[str, Watched]:
     """STAM and the controls of its write path, with what each brought before the writer."""
     out = {}
     for name in CONTROLS:
         if progress is not None:
             progress(f"cascade: {name}")
-        wrap, config = INGESTED[name]
+        wrap, _ = INGESTED[name]
         watch = Watch(wrap(writer))
-        made = build(name, entries, watch, encoder, config, updates=wrap is AppendOnly)
+        made = build(name, entries, watch, encoder, settings_of(name, write), updates=wrap is AppendOnly)
         out[name] = Watched(made.changed(name, slots.append_only) if wrap is AppendOnly else made, watch.seen)
     return out
 
@@ -124,20 +128,31 @@ def falls(timeline: Timeline, state: State, seen: Mapping[tuple[str, str], set[s
     return out
 
 
-def cascade_tables(timelines: Sequence[Timeline], found: Mapping[str, Watched]) -> list[T.Table]:
+def cascade_tables(timelines: Sequence[Timeline], found: Mapping[str, Watched], seed: int) -> list[T.Table]:
     got = {name: [f for t in timelines for f in falls(t, w.memories.states[t.patient_id], w.seen)]
            for name, w in found.items()}
-    parts = ("extracted", "surfaced", "fell", "by_the_stop")
-    rows = [(name, len(own), *(T.share(sum(getattr(f, part) for f in own), len(own)) for part in parts))
-            for name, own in got.items()]
+    parts, tested = ("extracted", "surfaced", "fell", "by_the_stop"), ("surfaced", "fell")
+    patients = [f.patient_id for f in got[STAM]]  # of each cascade, under every write path
+
+    def hits(name: str, part: str) -> list[int]:
+        return [int(getattr(f, part)) for f in got[name]]
+
+    rows = [(name, len(own), *(T.share(sum(hits(name, part)), len(own)) for part in parts),
+             *(T.mean(hits(name, part), None, patients, seed=seed) for part in tested)) for name, own in got.items()]
     table = T.Table("cascade", "Monitoring plans that fall with their drug (planted)",
-                    ("write path", "cascades", "plan extracted", "surfaced", "fell", "by the right stop"), tuple(rows),
-                    "surfaced: the stop's entry brought the plan before the writer.")
+                    ("write path", "cascades", "plan extracted", "surfaced", "fell", "by the right stop",
+                     "surfaced, patients drawn", "fell, patients drawn"), tuple(rows),
+                    "surfaced: the stop's entry brought the plan before the writer. Wilson's intervals over cascades; "
+                    f"{_DRAWN}")
     others = [n for n in got if n != STAM]
-    columns = [T.adjusted([T.compare_right(*([int(getattr(f, part)) for f in got[n]] for n in (STAM, other)))
-                           for other in others]) for part in ("surfaced", "fell")]
-    against = T.Table("cascade_differences", "STAM minus each control: cascades", ("control", "surfaced", "fell"),
-                      tuple(zip(others, *columns)), "Exact McNemar over cascades; Holm within the column.")
+    columns = []
+    for part in tested:
+        columns.append(T.adjusted([T.compare_right(hits(STAM, part), hits(o, part)) for o in others]))
+        columns.append(T.adjusted([T.compare_scores(hits(STAM, part), hits(o, part), None, patients, seed=seed)
+                                   for o in others]))
+    against = T.Table("cascade_differences", "STAM minus each control: cascades",
+                      ("control", "surfaced", "surfaced, patients drawn", "fell", "fell, patients drawn"),
+                      tuple(zip(others, *columns)), f"Exact McNemar over cascades; {_DRAWN} {_FLIPPED}")
     return [table, against]
 
 
@@ -161,26 +176,29 @@ def asks_of(timeline: Timeline) -> list[Ask]:
     return out
 
 
-def absence_table(timelines: Sequence[Timeline], found: Mapping[str, Watched], encoder: Encoder, reader: Reader
-                  ) -> T.Table:
+def absence_table(timelines: Sequence[Timeline], found: Mapping[str, Watched], encoder: Encoder, reader: Reader,
+                  seed: int, read: ReadConfig = READ) -> T.Table:
     asks = [a for t in timelines for a in asks_of(t)]
     texts = list(dict.fromkeys(a.text for a in asks))
-    vectors = dict(zip(texts, encode_query(encoder, texts)))
-    read = ReadConfig(active=REFERENCE, history=REFERENCE, most=REFERENCE)
-    right = {}
+    vectors = dict(zip(texts, encode_query(encoder, texts, read.instruction)))
+    count, right = length_of(reader).count, {}
     for name, w in found.items():
-        packets = serve(FromMemory(w.memories.states, w.memories.vectors, read), asks, vectors)
+        packets = serve(FromMemory(w.memories.states, w.memories.vectors, read, count=count), asks, vectors)
         right[name] = [s.right for s in evaluate(packets, asks, reader)]
-    kinds = list(dict.fromkeys(a.type for a in asks))
-    against = dict(zip([n for n in right if n != STAM],
-                       T.adjusted([T.compare_right(right[STAM], right[n]) for n in right if n != STAM])))
+    kinds, patients = list(dict.fromkeys(a.type for a in asks)), [a.patient_id for a in asks]
+    others = [n for n in right if n != STAM]
+    questions = T.adjusted([T.compare_right(right[STAM], right[n]) for n in others])
+    flipped = T.adjusted([T.compare_scores(right[STAM], right[n], None, patients, seed=seed) for n in others])
+    against = dict(zip(others, zip(questions, flipped)))
     rows = []
     for name, own in right.items():
         by_kind = [[r for r, a in zip(own, asks) if a.type == kind] for kind in kinds]
-        rows.append((name, *(T.share(sum(r), len(r)) for r in by_kind), against.get(name)))
-    return T.Table("absence", "Absence: questions about what fell", ("write path", *kinds, "STAM minus it"),
+        rows.append((name, *(T.share(sum(r), len(r)) for r in by_kind), T.mean(own, None, patients, seed=seed),
+                     *against.get(name, (None, None))))
+    return T.Table("absence", "Absence: questions about what fell",
+                   ("write path", *kinds, "all, patients drawn", "STAM minus it", "the same, patients drawn"),
                    tuple(rows), "Right is to say that nothing of it holds; for `still needed`, also why. Depth "
-                   f"{REFERENCE}; exact McNemar, Holm.")
+                   f"{read.most}; exact McNemar over questions; {_DRAWN} {_FLIPPED}")
 
 
 # ---- records written by hand -----------------------------------------------------------------------------------------
@@ -241,20 +259,20 @@ def scenario_tables(found: Mapping[str, Watched]) -> list[T.Table]:
 # ---- the suite -------------------------------------------------------------------------------------------------------
 
 def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 40, seed: int = 0,
-        wording: str = "heldout", command: str = "stam bench --suite cascade",
-        progress: Callable[[str], Any] | None = None) -> T.Report:
-    """patients: timelines with a cascade, the first of some `SCANNED` times as many."""
+        wording: str = "heldout", write: WriteConfig = WRITE, read: ReadConfig = READ,
+        command: str = "stam_jax.benchmarks.cascade.run(...)", progress: Callable[[str], Any] | None = None
+        ) -> T.Report:
+    """patients: timelines with a cascade, the first of some `SCANNED` times as many. write, read: STAM's settings."""
     config = TimelineConfig(patients * SCANNED + 10, seed, wording)
     timelines = list(itertools.islice((t for t in generate(config) if any(x.cascade for x in t.transitions)), patients))
     writer, encoder = OnceWriter(writer), OnceEncoder(encoder)
     entries = [e for t in timelines for e in crowded(t)]
     written = [e for s in SCENARIOS for e in s.entries()]
-    found = watched([*entries, *written], writer, encoder, progress)
-    made = [*cascade_tables(timelines, found), absence_table(timelines, found, encoder, reader),
+    found = watched([*entries, *written], writer, encoder, progress, write=write)
+    made = [*cascade_tables(timelines, found, seed), absence_table(timelines, found, encoder, reader, seed, read),
             *scenario_tables(found)]
-    settings = {"patients": len(timelines), "wording": wording, "reference depth": REFERENCE, "encoder": encoder.id,
-                "reader": reader.name, "writer": dict(writer.hashes),
-                "write": {n: dataclasses.asdict(INGESTED[n][1]) for n in CONTROLS}}
-    return T.Report("cascade", "Cascade and Absence", command, settings, {"timelines": seed},
+    settings = {"patients": len(timelines), "wording": wording, "encoder": encoder.id, "reader": reader.name,
+                "writer": dict(writer.hashes), "read": dataclasses.asdict(read), "write": told_of(CONTROLS, write)}
+    return T.Report("cascade", "Cascade and Absence", command, settings, {"timelines": seed, "resampling": seed},
                     {"timelines": fingerprint(config), "scenarios": sha256_of(written),
                      "expectations": canonical.sha256(repr(SCENARIOS))}, tuple(made))

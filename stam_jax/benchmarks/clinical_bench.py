@@ -17,6 +17,7 @@ from typing import Any
 from core_jax.records import RecordError, read_jsonl
 from stam_jax.benchmarks.judge import Judge, Mark, assertion_prompt
 from stam_jax.benchmarks.memory_bench import abstains, other_number, rule_state
+from stam_jax.graph import canonical
 
 SCORES = (0.0, 0.5, 1.0)
 _SIDE = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
@@ -31,6 +32,18 @@ class Question:
     answer: str
 
 
+_FIELDS = (("question_id",), ("patient_id", "subject_id"), ("category",), ("question",), ("answer", "reference"))
+
+
+def _text(raw: Any, *names: str) -> str:
+    """The first of the fields that is there, a whole number as its digits. Raises: RecordError naming the field."""
+    value = next((raw[n] for n in names if isinstance(raw, dict) and raw.get(n) is not None), None)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    canonical.text(value, names[0])
+    return value
+
+
 def questions(path: str | os.PathLike) -> Iterator[Question]:
     """Questions of a JSON Lines file: question_id, patient_id (or subject_id), category, question, answer (or
     reference).
@@ -39,16 +52,10 @@ def questions(path: str | os.PathLike) -> Iterator[Question]:
     """
     seen: dict[str, int] = {}
     for line, raw in read_jsonl(path):
-        def get(*names: str) -> str:
-            value = next((raw[n] for n in names if isinstance(raw, dict) and raw.get(n) is not None), None)
-            if isinstance(value, int) and not isinstance(value, bool):
-                value = str(value)
-            if not isinstance(value, str) or not value.strip():
-                raise RecordError(f"got {value!r:.60}, expected a string", file=path, line=line, field=names[0])
-            return value
-
-        found = Question(get("question_id"), get("patient_id", "subject_id"), get("category"), get("question"),
-                         get("answer", "reference"))
+        try:
+            found = Question(*(_text(raw, *names) for names in _FIELDS))
+        except RecordError as e:
+            raise RecordError(e.message, file=path, line=line, field=e.field) from None
         if found.question_id in seen:
             raise RecordError(f"{found.question_id!r} stands on line {seen[found.question_id]} already", file=path,
                               line=line, field="question_id")
@@ -85,6 +92,8 @@ def scores(path: str | os.PathLike) -> dict[str, dict[str, float]]:
                 of[row["question_id"]] = value
     except UnicodeDecodeError as e:
         raise RecordError(f"not valid UTF-8 at byte {e.start}", file=path) from None
+    except csv.Error as e:
+        raise RecordError(f"not valid CSV: {e}", file=path, line=rows.line_num) from None
     except OSError as e:
         raise RecordError(e.strerror or str(e), file=path) from None
     return out

@@ -62,7 +62,8 @@ def _entry(patient_id: str, note: dict[str, Any]) -> Entry:
     return Entry.of(patient_id, str(note["id"]), "note", note["text"], date=note["time"])
 
 
-def run(path: str | os.PathLike, writer: Writer, *, most: int = 3000, command: str = "stam bench --suite clinosim") -> T.Report:
+def run(path: str | os.PathLike, writer: Writer, *, most: int = 3000,
+        command: str = "stam_jax.benchmarks.clinosim.run(...)") -> T.Report:
     """The suite. most: notes read."""
     found = list(notes(path, most))
     if not found:

@@ -101,7 +101,9 @@ def _locomo(path: str | os.PathLike) -> Cohort:
     entries, asked = {}, []
     for sample in talks.samples(path):
         who = sample.patient_id
-        entries[who] = sample.entries
+        if not (told := [e for e in sample.entries if e.text.strip()]):
+            raise RecordError(f"{who!r} has no turn in any session", file=path, field="conversation")
+        entries[who] = told
         asked += [Asked(q.question_id, who, who, locomo.type_of(q), q.text, q.text, q.evidence, q)
                   for q in sample.questions]
     return Cohort(entries, {p: (p, len(own)) for p, own in entries.items()}, asked, locomo.marks)
@@ -120,7 +122,7 @@ def _clinical_bench(path: str | os.PathLike) -> Cohort:
     entries: dict[str, list[Entry | Rendered]] = defaultdict(list)
     for e in records[0][0](os.path.join(place, records[0][1])):
         who = getattr(e, "entry", e).patient_id
-        if who in wanted:
+        if who in wanted and getattr(e, "entry", e).text.strip():
             entries[who].append(e)
     for q in questions:
         if q.patient_id not in entries:

@@ -17,8 +17,9 @@ from core_jax.synth.timelines import Timeline, TimelineConfig, fingerprint, gene
 from stam_jax import metrics
 from stam_jax.baselines.serving import FromMemory
 from stam_jax.benchmarks import tables as T
-from stam_jax.benchmarks.harness import Ask, OnceEncoder, Score, evaluate, memory_rows, serve
-from stam_jax.benchmarks.planted import REFERENCE, asks_of, entries_of
+from stam_jax.benchmarks.answers import DRAWN
+from stam_jax.benchmarks.harness import Ask, OnceEncoder, Score, evaluate, length_of, memory_rows, serve
+from stam_jax.benchmarks.planted import READ, WRITE, asks_of, entries_of
 from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.deletion import conformal as crc
 from stam_jax.deletion import plan as deletion
@@ -187,8 +188,8 @@ def kept_table(before: Held, after: Held, labels: Labels, violations: int) -> T.
                    "it is ever a candidate.")
 
 
-def answers_table(asks: Sequence[Ask], scores: Mapping[str, Sequence[Score]], safe: Collection[str], seed: int
-                  ) -> T.Table:
+def answers_table(asks: Sequence[Ask], scores: Mapping[str, Sequence[Score]], safe: Collection[str], seed: int,
+                  read: ReadConfig = READ) -> T.Table:
     """Paired answers (paper F.7). scores: name -> scores of the same questions, the first before any deletion. safe:
     ask_ids of the questions that rest on something that the gold calls safe to forget."""
     rows: list[tuple] = []
@@ -197,23 +198,26 @@ def answers_table(asks: Sequence[Ask], scores: Mapping[str, Sequence[Score]], sa
     for part, own in groups.items():
         if not own:
             continue
-        chosen, types = {a.ask_id for a in own}, [a.type for a in own]
+        chosen = {a.ask_id for a in own}
+        types, patients = [a.type for a in own], [a.patient_id for a in own]
         (_, before), *others = ((name, [s for a, s in zip(asks, got) if a.ask_id in chosen])
                                 for name, got in scores.items())
-        compared = [(T.compare_scores([s.f1 for s in got], [s.f1 for s in before], types, seed=seed),
+        compared = [(*(T.compare_scores([s.f1 for s in got], [s.f1 for s in before], types, clusters, seed=seed)
+                       for clusters in (None, patients)),
                      T.compare_right([s.right for s in got], [s.right for s in before])) for _, got in others]
-        f1, right = (T.adjusted(column) for column in zip(*compared))
-        changes = [(None, None), *zip(f1, right)]
-        for name, (d, m), got in zip(scores, changes, (before, *(got for _, got in others))):
+        changes = [(None, None, None), *zip(*(T.adjusted(column) for column in zip(*compared)))]
+        for name, change, got in zip(scores, changes, (before, *(got for _, got in others))):
             same = None if got is before else T.share(sum(a.answer == b.answer for a, b in zip(got, before)), len(own))
-            rows.append((part, name, T.mean([s.f1 for s in got], types, seed=seed),
-                         T.share(sum(s.right for s in got), len(own)), d, m, same))
+            f1 = [s.f1 for s in got]
+            rows.append((part, name, T.mean(f1, types, seed=seed), T.mean(f1, types, patients, seed=seed),
+                         T.share(sum(s.right for s in got), len(own)), *change, same))
     return T.Table("answers", "Answers before and after deletion",
-                   ("questions", "store", "type-macro F1", "accuracy", "F1 minus before", "accuracy minus before",
-                    "same answers"), tuple(rows),
-                   f"Questions on the deployed patients, depth {REFERENCE}. Planted questions ask for past readings "
+                   ("questions", "store", "type-macro F1", "patients drawn", "accuracy", "F1 minus before",
+                    "the same, patients drawn", "accuracy minus before", "same answers"), tuple(rows),
+                   f"Questions on the deployed patients, depth {read.most}. Planted questions ask for past readings "
                    "too, which the gold calls safe to forget: what deletion costs there is no failure of the bound. "
-                   "Sign flip and exact McNemar (improved:regressed) over questions; Holm within column and part.")
+                   f"{DRAWN} Sign flip over questions, then over patients, and exact McNemar (improved:regressed); "
+                   "Holm within column and part.")
 
 
 def on_safe(timeline: Timeline) -> set[str]:
@@ -223,12 +227,13 @@ def on_safe(timeline: Timeline) -> set[str]:
 
 
 def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60, seed: int = 0,
-        wording: str = "heldout", command: str = "stam bench --suite deletion",
-        progress: Callable[[str], Any] | None = None) -> T.Report:
-    """Raises: ValueError: fewer than 6 patients, an entry was refused."""
+        wording: str = "heldout", write: WriteConfig = WRITE, read: ReadConfig = READ,
+        command: str = "stam_jax.benchmarks.deletion.run(...)", progress: Callable[[str], Any] | None = None
+        ) -> T.Report:
+    """write, read: STAM's settings. Raises: ValueError: fewer than 6 patients, an entry was refused."""
     if patients < 6:
         raise ValueError(f"patients: got {patients}, expected at least 6, so that each part has two")
-    config, read = TimelineConfig(patients, seed, wording), ReadConfig(REFERENCE, REFERENCE, REFERENCE)
+    config = TimelineConfig(patients, seed, wording)
     timelines = {t.patient_id: t for t in generate(config)}
     encoder = OnceEncoder(encoder)
     tell = progress or (lambda what: None)
@@ -236,7 +241,7 @@ def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60,
     with tempfile.TemporaryDirectory(prefix="stam-bench-") as folder:
         with Store.open(folder, encoder=header_of(encoder)) as store:
             report = ingest(store, [e for t in timelines.values() for e in entries_of(t)], writer, encoder,
-                            WriteConfig(), wave=256)
+                            write, wave=256)
             if report.refused:
                 raise ValueError(f"deletion: refused {dict(report.refused)}")
             held = {p: snapshot(store, p) for p in store.patients()}
@@ -255,17 +260,19 @@ def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60,
     asks = [a for p in before for a in asks_of(timelines[p])]
     safe = {name for p in before for name in on_safe(timelines[p])}
     texts = list(dict.fromkeys(a.text for a in asks))
-    vectors = dict(zip(texts, encode_query(encoder, texts)))
+    vectors = dict(zip(texts, encode_query(encoder, texts, read.instruction)))
     served = {"before": (before, "BOTH"), "calibrated deletion": (after, "BOTH"),
               "all HISTORY deleted": (before, "REFILLED")}
     scores = {}
     for name, (own, arm) in served.items():
-        memory = FromMemory({p: s for p, (s, _) in own.items()}, {p: v for p, (_, v) in own.items()}, read, arm)
+        memory = FromMemory({p: s for p, (s, _) in own.items()}, {p: v for p, (_, v) in own.items()}, read, arm,
+                            count=length_of(reader).count)
         scores[name] = evaluate(serve(memory, asks, vectors), asks, reader)
     found = [*calibration_tables(study, scorer), kept_table(before, after, labels, violations),
-             answers_table(asks, scores, safe, seed), examples_table(study, scorer, proposal)]
-    settings = {"patients": patients, "wording": wording, "reference depth": REFERENCE, "encoder": encoder.id,
-                "reader": reader.name, "writer": dict(writer.hashes), "control": CONTROL.to_dict(),
+             answers_table(asks, scores, safe, seed, read), examples_table(study, scorer, proposal)]
+    settings = {"patients": patients, "wording": wording, "encoder": encoder.id, "reader": reader.name,
+                "writer": dict(writer.hashes), "write": dataclasses.asdict(write), "read": dataclasses.asdict(read),
+                "control": CONTROL.to_dict(),
                 "shares of patients": list(SHARES), "candidates": dataclasses.asdict(RULE)}
     return T.Report("deletion", "Calibrated deletion on planted timelines", command, settings,
                     {"timelines": seed, "resampling": seed}, {"timelines": fingerprint(config)}, tuple(found))

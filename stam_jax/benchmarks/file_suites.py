@@ -17,9 +17,10 @@ import numpy as np
 
 from core_jax.embed import Encoder
 from stam_jax.baselines.serving import NO_STATE, FullContext, Piece, Raw, pieces, places
+from stam_jax.benchmarks import cohorts
 from stam_jax.benchmarks import tables as T
-from stam_jax.benchmarks.answers import ALL, CHUNK, Answers, Served, depths
-from stam_jax.benchmarks.cohorts import FOLDS, TITLES, Cohort, read
+from stam_jax.benchmarks.answers import ALL, CHUNK, Answers, Served, depths, repeatability
+from stam_jax.benchmarks.cohorts import FOLDS, TITLES, Cohort
 from stam_jax.benchmarks.harness import (
     Ask,
     Memories,
@@ -32,8 +33,8 @@ from stam_jax.benchmarks.harness import (
     sha256_of,
 )
 from stam_jax.benchmarks.judge import TEMPERATURE, Judge
-from stam_jax.benchmarks.write_paths import APPENDED, INGESTED, REPLAYED, STAM
-from stam_jax.config import ReadConfig
+from stam_jax.benchmarks.write_paths import APPENDED, INGESTED, REPLAYED, STAM, settings_of, told_of
+from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.graph import canonical
 from stam_jax.graph.memory import Entry
 from stam_jax.graph.state import State
@@ -46,12 +47,13 @@ DEPTHS = (30, 60, 120, 240)
 WORDS = 4500
 WINDOW = 32768  # tokens of a whole record before a language model
 SCORERS = ("compat", "strict")
+WRITE, READ = WriteConfig(), ReadConfig()
 
 
 def written(cohort: Cohort, writers: Sequence[Writer], encoder: Encoder,
-            progress: Callable[[str], Any] | None = None) -> dict[str, Memories]:
+            progress: Callable[[str], Any] | None = None, *, write: WriteConfig = WRITE) -> dict[str, Memories]:
     """STAM's memories and append-only ones. writers: one for all patients, or one a fold, which writes the patients of
-    its fold only."""
+    its fold only. write: STAM's settings."""
     made: dict[str, Memories] = {}
     for fold, writer in enumerate(writers):
         own = [e for p, told in cohort.entries.items() if len(writers) == 1 or cohort.folds[p] == fold for e in told]
@@ -59,8 +61,7 @@ def written(cohort: Cohort, writers: Sequence[Writer], encoder: Encoder,
         for name in (STAM, APPENDED) if own else ():
             if progress is not None:
                 progress(f"writing: {name}")
-            wrap, config = INGESTED[name]
-            m = build(name, own, wrap(writer), encoder, config, updates=True)
+            m = build(name, own, INGESTED[name][0](writer), encoder, settings_of(name, write), updates=True)
             if name in REPLAYED:
                 m = m.changed(name, REPLAYED[name])
             before = made.get(name)
@@ -87,7 +88,7 @@ class Marked(Answers):
     """
 
     def __init__(self, cohort: Cohort, memories: Mapping[str, Memories], encoder: Encoder, reader: Reader,
-                 judge: Judge | None, *, reference: int, seed: int = 0):
+                 judge: Judge | None, *, read: ReadConfig = READ, seed: int = 0):
         self.record = {p: [getattr(e, "entry", e) for e in own] for p, own in cohort.entries.items()}
         told = {at: self.record[p][:n] for at, (p, n) in cohort.told.items()}
         then = {name: dataclasses.replace(m, states={at: known(m.states[p], told[at]) for at, (p, _) in
@@ -95,7 +96,7 @@ class Marked(Answers):
                                           vectors={at: m.vectors[p] for at, (p, _) in cohort.told.items()})
                 for name, m in memories.items()}
         super().__init__([Ask(q.question_id, q.moment, q.type, q.text, ()) for q in cohort.asked], told, then, encoder,
-                         reader, reference=reference, macro=cohort.macro, seed=seed)
+                         reader, read=read, macro=cohort.macro, seed=seed)
         self.cohort, self.judge, self.failed = cohort, judge, Counter()
         self.patients = [q.patient_id for q in cohort.asked]
 
@@ -125,7 +126,7 @@ class Marked(Answers):
         answers = self.reader.answer([q.prompt for q in self.cohort.asked], packets)
         marks = self.cohort.marks([q.source for q in self.cohort.asked], [a.text for a in answers], self.judge)
         self.failed[name, setting] = sum(a.error is not None for a in answers)
-        return Served(name, setting, packets, marks)
+        return Served(name, setting, packets, marks, [a.text for a in answers])
 
     def found(self, packets: Sequence[Packet]) -> float | None:
         """Mean share of a question's evidence, turns or sessions, that what was served touches; None where no question
@@ -157,6 +158,9 @@ class Marked(Answers):
     def figure(self, s: Served, scorer: str, at: Sequence[int]) -> T.Figure:
         return T.mean(self.scores(s, scorer, at), self.over(at)[0], seed=self.seed)
 
+    def figures(self, s: Served) -> dict[str, T.Figure]:
+        return {name: self.figure(s, scorer, at) for name, (scorer, at) in Columns.by(self, s).named(self).items()}
+
     def against(self, a: Served, b: Served, scorer: str, at: Sequence[int]) -> tuple[T.Difference, T.Difference | None]:
         """(over questions, over patients); the second None where there is but one patient."""
         first, second = self.scores(a, scorer, at), self.scores(b, scorer, at)
@@ -179,16 +183,14 @@ def arms(a: Marked, window: int, progress: Callable[[str], Any] | None = None) -
             progress(f"answering: {what}")
 
     tell("STAM")
-    both = a.arm("STAM, BOTH", a.reference)
+    both = a.arm("STAM, BOTH")
     aim = median_words(both.packets, a.length)
-    out = [both, a.arm("STAM, ACTIVE", a.reference, arm="ACTIVE"),
-           a.arm("ACTIVE, filled up", a.reference, arm="REFILLED")]
+    out = [both, a.arm("STAM, ACTIVE", arm="ACTIVE"), a.arm("ACTIVE, filled up", arm="REFILLED")]
     tell("controls")
     out += [a.like(APPENDED, aim, memories=APPENDED), a.flat("flat RAG", aim), a.full("full context", aim),
             a.scored("no memory", "-", [Packet(NO_STATE, (), "")] * len(a.asks))]
     tell("depths")
-    swept = depths(a, [*(ReadConfig(k, k, k) for k in DEPTHS), ReadConfig(ALL, ALL, ALL, WORDS),
-                       ReadConfig(ALL, ALL, ALL)], arms=("BOTH",))
+    swept = depths(a, [*map(a.sized, DEPTHS), a.sized(ALL, WORDS), a.sized(ALL)], arms=("BOTH",))
     cut = FullContext(a.entries, a.said, WORDS)
     return out, [*(s for s, _ in swept["BOTH"]),
                  a.scored("full context", f"{WORDS} words", serve(cut, a.asks, a.vectors)),
@@ -212,9 +214,12 @@ class Columns:
             of["strict, with rules" if compat else "strict, by rules"] = "strict", strict
         return cls(of, a.scoring(s, "judged"))
 
+    def named(self, a: Marked) -> dict[str, tuple[str, Sequence[int]]]:
+        """`of`, by the names that say how it is averaged."""
+        return {f"{name} ({'type macro' if a.strata else 'pooled'})": shown for name, shown in self.of.items()}
+
     def table(self, a: Marked, name: str, title: str, shown: Sequence[Served], note: str) -> T.Table:
-        what = "type macro" if a.strata else "pooled"
-        columns = ("system", "depth", f"median {a.length.unit}", *(f"{c} ({what})" for c in self.of),
+        columns = ("system", "depth", f"median {a.length.unit}", *self.named(a),
                    *(("judge's own score",) if self.judged else ()), "evidence served", "truncated", "answers failed")
         rows = []
         for s in shown:
@@ -314,20 +319,23 @@ _NOTES = {
 
 
 def run(suite: str, path: str | os.PathLike, writers: Sequence[Writer], encoder: Encoder, reader: Reader, *,
-        judge: Judge | None = None, language: str = "en", noise: bool = False, most: int = 60, window: int = WINDOW,
-        seed: int = 0, command: str | None = None, progress: Callable[[str], Any] | None = None) -> T.Report:
+        judge: Judge | None = None, language: str = "en", noise: bool = False, write: WriteConfig = WRITE,
+        read: ReadConfig = READ, window: int = WINDOW, seed: int = 0,
+        command: str = "stam_jax.benchmarks.file_suites.run(...)", progress: Callable[[str], Any] | None = None
+        ) -> T.Report:
     """One suite on one path.
 
-    writers: one, or one a fold (`clinical_bench`). language, noise: of the sessions (`memory_bench`). most: memories of
-    STAM's packets. window: tokens of a whole record before a language model.
+    writers: one, or one a fold (`clinical_bench`). language, noise: of the sessions (`memory_bench`). write, read:
+    STAM's settings. window: tokens of a whole record before a language model.
 
     Raises: RecordError: the file's fault. ValueError: another number of writers, an entry refused.
     """
-    cohort = read(suite, path, language=language, noise=noise)
+    cohort = cohorts.read(suite, path, language=language, noise=noise)
     if len(writers) not in ((1,) if cohort.folds is None else (1, FOLDS)):
         raise ValueError(f"writers: got {len(writers)} for {suite}, expected 1{f' or {FOLDS}' if cohort.folds else ''}")
     encoder = encoder if isinstance(encoder, OnceEncoder) else OnceEncoder(encoder)
-    a = Marked(cohort, written(cohort, writers, encoder, progress), encoder, reader, judge, reference=most, seed=seed)
+    a = Marked(cohort, written(cohort, writers, encoder, progress, write=write), encoder, reader, judge, read=read,
+               seed=seed)
     systems, swept = arms(a, window, progress)
     both, by = systems[0], Columns.by(a, systems[0])
     how = Counter(m.by for m in both.scores)
@@ -343,18 +351,20 @@ def run(suite: str, path: str | os.PathLike, writers: Sequence[Writer], encoder:
             by.table(a, "depths", "Depth", swept, "`truncated`: questions before which the record was cut.")]
     made += [_folds(a, systems)] if cohort.folds is not None else []
     made += [_published(a, both)] if cohort.published else []
+    made += [again] if (again := repeatability(a, both)) is not None else []
     notes = ["No judge was named (--judge): compat has no score for what needs one."] if judge is None else [
         "The judge's scores are those of this model and these prompts, not of the judge that the benchmark pins.",
         f"It was shown {judge.asked} different answers; {judge.unread} verdicts could not be read and {judge.failed} "
         "failed: these count as wrong."]
-    settings = {"questions": len(cohort.asked), "patients": len(cohort.entries), "reference depth": most,
-                "chunk words": CHUNK, "entries": sum(map(len, cohort.entries.values())), "reader": reader.name,
+    settings = {"questions": len(cohort.asked), "patients": len(cohort.entries), "read": dataclasses.asdict(read),
+                "write": told_of((STAM, APPENDED), write), "chunk words": CHUNK,
+                "entries": sum(map(len, cohort.entries.values())), "reader": reader.name,
                 "encoder": encoder.id, "writer": [dict(w.hashes) for w in writers],
                 "whole record": window if is_model(reader) else None,
                 "judge": None if judge is None else {"model": judge.name, "temperature": TEMPERATURE}}
     settings |= {"language": language, "noise": noise} if suite == "memory_bench" else {}
     told = sha256_of(e for own in a.record.values() for e in own)
     asked = canonical.sha256(repr([(q.question_id, q.moment, q.type, q.prompt, q.source) for q in cohort.asked]))
-    return T.Report(suite, f"{TITLES[suite]} from memory", command or f"stam bench --suite {suite} --input PATH",
-                    settings, {"resampling": seed}, {"entries": told, "questions": asked}, tuple(made),
+    return T.Report(suite, f"{TITLES[suite]} from memory", command, settings, {"resampling": seed},
+                    {"entries": told, "questions": asked}, tuple(made),
                     (*notes, *_NOTES[suite]))

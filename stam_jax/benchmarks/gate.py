@@ -16,8 +16,9 @@ from core_jax.models.cost import prefill_flops
 from core_jax.models.presets import DECODERS
 from core_jax.synth.timelines import TimelineConfig, fingerprint, generate
 from stam_jax.benchmarks import tables as T
+from stam_jax.benchmarks.answers import DRAWN, TESTED
 from stam_jax.benchmarks.harness import Ask, Memories, OnceEncoder, OnceWriter, build, is_right
-from stam_jax.benchmarks.planted import REFERENCE, asks_of, entries_of
+from stam_jax.benchmarks.planted import READ, WRITE, asks_of, entries_of
 from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.history.gate import CUES, FEATURES, Gate, folds, rehearse
 from stam_jax.history.replay import Asked, Replay
@@ -34,14 +35,14 @@ def replays(asks: Sequence[Ask], memories: Memories, encoder: Encoder, reader: R
             ) -> list[Replay]:
     """Both arms' answers to each question, scored by token F1."""
     texts = list(dict.fromkeys(a.text for a in asks))
-    vectors = dict(zip(texts, encode_query(encoder, texts)))
+    vectors = dict(zip(texts, encode_query(encoder, texts, read.instruction)))
 
     def searches() -> Iterator[Found]:
         for a in asks:
             yield search(memories.states[a.patient_id], memories.vectors[a.patient_id], vectors[a.text], read)
 
     return list(rehearse([Asked(a.ask_id, a.patient_id, a.type, a.text, a.answers) for a in asks], searches(), reader,
-                         read))
+                         read, encoder.id))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,6 +64,10 @@ class Judged:
     @property
     def types(self) -> list[str]:
         return [r.type for r in self.rows]
+
+    @property
+    def patients(self) -> list[str]:
+        return [r.patient_id for r in self.rows]
 
     def skipped(self, both: np.ndarray, where: np.ndarray) -> T.Figure:
         """Share of the questions at `where`, of which HISTORY has something, that are served without it."""
@@ -90,25 +95,27 @@ def gate_tables(fitted: Sequence[Replay], judged: Judged, seed: int) -> list[T.T
     arms |= {key: gate.serves(judged.rows) for key, gate in gates.items()}
     reference, full = judged.f1(every), judged.costs(every)
     others = [key for key in arms if key != ("BOTH", None)]
-    f1 = T.adjusted([T.compare_scores(judged.f1(arms[k]), reference, judged.types, seed=seed) for k in others])
+    f1, by_patient = (T.adjusted([T.compare_scores(judged.f1(arms[k]), reference, judged.types, clusters, seed=seed)
+                                  for k in others]) for clusters in (None, judged.patients))
     right = T.adjusted([T.compare_right(judged.is_right(arms[k]), judged.is_right(every)) for k in others])
     rows = []
     for key, both in arms.items():
         tokens, flops = judged.costs(both)
-        at = others.index(key) if key in others else None
+        changes = [None] * 3 if key not in others else [c[others.index(key)] for c in (f1, by_patient, right)]
         rows.append((*key, str(round(gates[key].threshold, 3)) if key in gates else None, judged.skipped(both, every),
-                     T.mean(judged.f1(both), judged.types, seed=seed), None if at is None else f1[at],
-                     None if at is None else right[at], tokens, 1 - tokens / full[0], flops / 1e12,
-                     1 - flops / full[1]))
+                     T.mean(judged.f1(both), judged.types, seed=seed),
+                     T.mean(judged.f1(both), judged.types, judged.patients, seed=seed), *changes, tokens,
+                     1 - tokens / full[0], flops / 1e12, 1 - flops / full[1]))
     served = T.Table(
         "gate", "A frozen gate on patients it has not seen",
-        ("served", "price of a prompt", "threshold", "HISTORY skipped", "type-macro F1", "F1 minus BOTH",
-         "accuracy minus BOTH", "mean tokens", "tokens saved", "prefill TFLOP", "prefill saved"), tuple(rows),
+        ("served", "price of a prompt", "threshold", "HISTORY skipped", "type-macro F1", "patients drawn",
+         "F1 minus BOTH", "the same, patients drawn", "accuracy minus BOTH", "mean tokens", "tokens saved",
+         "prefill TFLOP", "prefill saved"), tuple(rows),
         f"Fitted on {len({r.patient_id for r in fitted})} patients ({len(fitted)} questions), judged on "
         f"{len({r.patient_id for r in judged.rows})} others ({len(judged.rows)} questions); the threshold is the exact "
-        "optimum of type-macro F1 less price times tokens on the fitted patients, out of fold. Sign flip and exact "
-        f"McNemar over questions; Holm within the column. Tokens as the reader counts them; prefill operations of "
-        f"{MODEL} at as many tokens. `gold need of HISTORY` serves BOTH where the gold says that evidence is past.")
+        f"optimum of type-macro F1 less price times tokens on the fitted patients, out of fold. {DRAWN} {TESTED} Tokens "
+        f"as the reader counts them; prefill operations of {MODEL} at as many tokens. `gold need of HISTORY` serves "
+        "BOTH where the gold says that evidence is past.")
     return [served, _need_table(judged, arms, seed), _dependence(judged)]
 
 
@@ -141,26 +148,30 @@ def _dependence(judged: Judged) -> T.Table:
 
 
 def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60, seed: int = 0,
-        wording: str = "heldout", command: str = "stam bench --suite gate",
-        progress: Callable[[str], Any] | None = None) -> T.Report:
-    """Half of the patients are for fitting. Raises: ValueError: fewer than 10 patients (fitting needs five)."""
+        wording: str = "heldout", write: WriteConfig = WRITE, read: ReadConfig = READ,
+        command: str = "stam_jax.benchmarks.gate.run(...)", progress: Callable[[str], Any] | None = None) -> T.Report:
+    """Half of the patients are for fitting. write, read: STAM's settings.
+
+    Raises: ValueError: fewer than 10 patients (fitting needs five).
+    """
     if patients < 10:
         raise ValueError(f"patients: got {patients}, expected at least 10: five to fit on, as many to judge")
-    config, read = TimelineConfig(patients, seed, wording), ReadConfig(REFERENCE, REFERENCE, REFERENCE)
+    config = TimelineConfig(patients, seed, wording)
     timelines = list(generate(config))
     writer, encoder = OnceWriter(writer), OnceEncoder(encoder)
     asks = [a for t in timelines for a in asks_of(t)]
     if progress is not None:
         progress("writing")
-    memories = build("gate", [e for t in timelines for e in entries_of(t)], writer, encoder, WriteConfig())
+    memories = build("gate", [e for t in timelines for e in entries_of(t)], writer, encoder, write)
     if progress is not None:
         progress("answering")
     rows = replays(asks, memories, encoder, reader, read)
     half = folds([r.patient_id for r in rows], 2, seed)
     fitted = [r for r, f in zip(rows, half) if f == 0]
     judged = Judged.of([r for r, f in zip(rows, half) if f == 1], asks)
-    settings = {"patients": patients, "wording": wording, "reference depth": REFERENCE, "encoder": encoder.id,
-                "reader": reader.name, "writer": dict(writer.hashes), "prefill of": MODEL,
+    settings = {"patients": patients, "wording": wording, "encoder": encoder.id, "reader": reader.name,
+                "writer": dict(writer.hashes), "write": dataclasses.asdict(write), "read": dataclasses.asdict(read),
+                "prefill of": MODEL,
                 "features": {name: list(own) for name, own in GROUPS.items()}}
     return T.Report("gate", "When is HISTORY served?", command, settings, {"timelines": seed, "resampling": seed},
                     {"timelines": fingerprint(config)}, tuple(gate_tables(fitted, judged, seed)))

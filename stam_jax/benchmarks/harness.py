@@ -33,18 +33,20 @@ from stam_jax.write.writer import Extraction, LinkAnswer, LinkTask, UpdateAnswer
 
 
 class OnceEncoder:
-    """An encoder that encodes each text once."""
+    """An encoder that encodes each text once a prompt. prompts: the inner encoder's, by name."""
 
     def __init__(self, encoder: Encoder):
         self.encoder, self.id, self.dim, self.normalized = encoder, encoder.id, encoder.dim, encoder.normalized
-        self._known: dict[str, np.ndarray] = {}
+        self.prompts: Mapping[str, str] = getattr(encoder, "prompts", {})
+        self._known: dict[tuple[str | None, str], np.ndarray] = {}
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 [len(texts), dim]."""
-        new = [t for t in dict.fromkeys(texts) if t not in self._known]
+    def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
+        """float32 [len(texts), dim]. prompt: name of one of `prompts`; None: as the inner encoder does without one."""
+        new = [t for t in dict.fromkeys(texts) if (prompt, t) not in self._known]
         if new:
-            self._known.update(zip(new, np.asarray(self.encoder.encode(new), np.float32)))
-        return np.stack([self._known[t] for t in texts]) if texts else np.empty((0, self.dim), np.float32)
+            rows = self.encoder.encode(new) if prompt is None else self.encoder.encode(new, prompt)
+            self._known.update(zip([(prompt, t) for t in new], np.asarray(rows, np.float32)))
+        return np.stack([self._known[prompt, t] for t in texts]) if texts else np.empty((0, self.dim), np.float32)
 
 
 class OnceWriter:

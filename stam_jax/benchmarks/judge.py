@@ -12,6 +12,7 @@ from typing import Any
 
 from core_jax.engine.backend import Backend
 from core_jax.engine.request import Request, Sampling
+from core_jax.records import strict_json
 from stam_jax.readers.memory_bench import Query
 
 TEMPERATURE, TOKENS, DEDUCTION_TOKENS = 1.0, 500, 2000  # of MedMemoryBench's published protocol
@@ -61,8 +62,8 @@ class Judge:
 def read_verdict(text: str) -> dict[str, Any] | None:
     """The JSON object of a judge's answer: the whole of it, else from its first brace to the one that closes it."""
     try:
-        found = json.loads(text.strip())
-    except (json.JSONDecodeError, RecursionError):
+        found = strict_json(text.strip())
+    except (ValueError, RecursionError):
         found = None
         if (start := text.find("{")) >= 0:
             depth, quoted, escaped = 0, False, False
@@ -77,8 +78,8 @@ def read_verdict(text: str) -> dict[str, Any] | None:
                     depth += (c == "{") - (c == "}")
                     if depth == 0:
                         try:
-                            found = json.loads(text[start:i + 1])
-                        except (json.JSONDecodeError, RecursionError):
+                            found = strict_json(text[start:i + 1])
+                        except (ValueError, RecursionError):
                             pass
                         break
     return found if isinstance(found, dict) else None

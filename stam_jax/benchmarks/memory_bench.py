@@ -115,8 +115,10 @@ def deduction_passes(verdict: Mapping[str, Any]) -> bool:
 
 
 def _rate(verdict: Mapping[str, Any], name: str) -> float:
+    """What is no number from 0 to 1 counts as 0."""
     value = verdict.get(name, 0.0)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    rated = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+    return float(value) if rated else 0.0
 
 
 # ---- strict -------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from stam_jax.benchmarks.harness import (
     memory_rows,
     relation_rows,
 )
-from stam_jax.benchmarks.write_paths import INGESTED, STAM, memories_of
+from stam_jax.benchmarks.write_paths import ORDER, STAM, memories_of, told_of
 from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.graph.memory import Entry, Memory
 from stam_jax.graph.state import State
@@ -55,7 +55,8 @@ from stam_jax.write.normalise import normalise
 from stam_jax.write.writer import Writer
 
 REFERENCE = 12  # memories of a packet: about a third of a planted record
-DEPTHS = (6, REFERENCE, 30)  # below the fifty memories of a record
+WRITE, READ = WriteConfig(), ReadConfig(REFERENCE, REFERENCE, REFERENCE)
+DEPTHS = (6, 30)  # beside the packets' own; below the fifty memories of a record
 ASPECTS = {"state": ("current_state", "change"), "temporal": ("past_state", "temporal_order")}
 
 
@@ -169,8 +170,8 @@ def _move_table(counts: Sequence[metrics.StateCounts]) -> T.Table:
                    (*rows, *related))
 
 
-def order_table(timelines: Sequence[Timeline], writer: Writer, encoder: Encoder, seed: int, *, orders: int = 3
-                ) -> T.Table:
+def order_table(timelines: Sequence[Timeline], writer: Writer, encoder: Encoder, seed: int, *, orders: int = 3,
+                write: WriteConfig = WRITE) -> T.Table:
     """What holds after another order of arrival: (slot, value) of dated single-valued slots."""
     entries = {t.patient_id: entries_of(t) for t in timelines}
 
@@ -179,7 +180,7 @@ def order_table(timelines: Sequence[Timeline], writer: Writer, encoder: Encoder,
                          and m.attribute in SINGLE_VALUED and m.clinical_time.start is not None)
 
     def built(order: Mapping[str, Sequence[Entry]]) -> dict[str, frozenset]:
-        made = build("order", [e for own in order.values() for e in own], writer, encoder, WriteConfig())
+        made = build("order", [e for own in order.values() for e in own], writer, encoder, write)
         return {p: held(s) for p, s in made.states.items()}
 
     first, same, alike = built(entries), [], []
@@ -196,41 +197,13 @@ def order_table(timelines: Sequence[Timeline], writer: Writer, encoder: Encoder,
                    "Reversed and shuffled; sets of (slot, value, polarity) of dated single-valued slots.")
 
 
-def deletion_table(timelines: Sequence[Timeline], memories: Memories) -> T.Table:
-    """Deleting by temporal status, all of HISTORY: what endurance labels say of it (paper F.5)."""
-    removed, label_removed, labels, stored = 0, Counter(), Counter(), 0
-    for t in timelines:
-        rows = memory_rows(memories.states[t.patient_id])
-        aligned = metrics.align(t, rows)
-        worst: dict[str, str] = {}
-        rank = {"never-forget": 2, "uncertain": 1, "safe-to-forget": 0}
-        for f in t.facts:
-            for mid in aligned[f.fact_id]:
-                if mid not in worst or rank[f.endurance] > rank[worst[mid]]:
-                    worst[mid] = f.endurance
-        stored += len(rows)
-        for m in rows:
-            label = worst.get(m.mid, "uncertain")
-            labels[label] += 1
-            if m.store == "HISTORY":
-                removed += 1
-                label_removed[label] += 1
-    safe, never = "safe-to-forget", "never-forget"
-    return T.Table(
-        "deletion", "Deletion by temporal status: everything in HISTORY",
-        ("removed", "safe precision", "safe recall", "never-forget lost", "never-forget removed"),
-        ((T.share(removed, stored), T.share(label_removed[safe], removed), T.share(label_removed[safe], labels[safe]),
-          T.share(label_removed[never], labels[never]), label_removed[never]),),
-        "A memory that no gold fact is aligned to counts as uncertain.")
-
-
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 def answers_of(timelines: Sequence[Timeline], memories: Mapping[str, Memories], encoder: Encoder, reader: Reader,
-               seed: int) -> Answers:
+               seed: int, read: ReadConfig = READ) -> Answers:
     """The questions of a cohort before a reader."""
     return Answers([a for t in timelines for a in asks_of(t)], {t.patient_id: entries_of(t) for t in timelines},
-                   memories, encoder, reader, reference=REFERENCE, seed=seed)
+                   memories, encoder, reader, read=read, seed=seed)
 
 
 def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> list[T.Table]:
@@ -239,7 +212,7 @@ def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> l
             progress(f"answering: {what}")
 
     tell("reference")
-    both = a.arm("STAM, BOTH", REFERENCE)
+    both = a.arm("STAM, BOTH")
     aim = median_words(both.packets, a.length)
     tell("matched")
     systems = [
@@ -256,11 +229,11 @@ def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> l
                    "served when half of its words are, whatever serves them."),
            a.differences("answer_differences", "STAM minus each system at matched context", both, systems, TESTED)]
     tell("arms")
-    active = a.arm("STAM, ACTIVE", REFERENCE, arm="ACTIVE")
-    refilled = a.arm("ACTIVE, filled up (all HISTORY deleted)", REFERENCE, arm="REFILLED")
-    half = REFERENCE // 2
-    arms = [active, refilled, a.arm("separate allocation, half each", REFERENCE, active=half, history=half),
-            a.arm("no store labels", REFERENCE, told=False), a.arm("with source spans", REFERENCE, spans=True)]
+    active = a.arm("STAM, ACTIVE", arm="ACTIVE")
+    refilled = a.arm("ACTIVE, filled up (all HISTORY deleted)", arm="REFILLED")
+    half = max(1, a.read.most // 2)
+    arms = [active, refilled, a.arm("separate allocation, half each", active=half, history=half),
+            a.arm("no store labels", told=False), a.arm("with source spans", spans=True)]
     out += [a.table("arms", "Serving arms and controls at the same depth", [both, *arms],
                     "The reader without a model reads slots, not sentences: source spans lengthen its context and "
                     "change nothing else. Without labels it is not told where a memory stands."),
@@ -271,7 +244,7 @@ def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> l
     if (again := repeatability(a, both)) is not None:
         out.append(again)
     tell("depths")
-    found = depths(a, [*(ReadConfig(k, k, k) for k in DEPTHS), ReadConfig(ALL, ALL, ALL)])
+    found = depths(a, [*map(a.sized, sorted({*DEPTHS, a.read.most})), a.sized(ALL)])
     out.append(a.table("depths", "Depth", [*(s for own in found.values() for s, _ in own), a.full("full context", None)],
                        "A planted record holds about fifty memories: greater depths are those of the suite `mimic_qa`."))
     return out
@@ -280,18 +253,20 @@ def answer_tables(a: Answers, progress: Callable[[str], Any] | None = None) -> l
 # ---- other memory systems --------------------------------------------------------------------------------------------
 
 def system_tables(timelines: Sequence[Timeline], memories: Mapping[str, Memories], encoder: Encoder, reader: Reader,
-                  writer: Writer, system: MemorySystem, seed: int) -> list[T.Table]:
+                  writer: Writer, system: MemorySystem, seed: int, *, write: WriteConfig = WRITE,
+                  read: ReadConfig = READ) -> list[T.Table]:
     """Another memory system on the same entries and questions, at matched context."""
-    a = answers_of(timelines, memories, encoder, reader, seed)
+    a = answers_of(timelines, memories, encoder, reader, seed, read)
     entries = [e for own in a.entries.values() for e in own]
     filled = fill(system, entries)
-    both = a.arm("STAM, BOTH", REFERENCE)
+    both = a.arm("STAM, BOTH")
     aim = median_words(both.packets, a.length)
     append = a.like("append only", aim, memories="append only")
-    read = LineReader(writer)
-    arms = [(f"k {k}", FromSystem(system, k, read)) for k in (8, REFERENCE, 16, 20, 24)]
+    lines = LineReader(writer, write)
+    arms = [(f"k {k}", FromSystem(system, k, lines)) for k in (8, REFERENCE, 16, 20, 24)]
     setting, packets = matched(arms, a.asks, a.vectors, aim, length=a.length)
-    theirs = Served(system.name, setting, packets, evaluate(packets, a.asks, reader, placed=False))
+    scores = evaluate(packets, a.asks, reader, placed=False)
+    theirs = Served(system.name, setting, packets, scores, [x.answer for x in scores])
     lost = ", ".join(f"{k} {n}" for k, n in sorted(system.lost.items())) or "nothing"
     note = (f"{len(timelines)} patients, {filled['entries']} entries; {system.name} made {filled['memories']} memories "
             f"and nothing of {filled['empty']} entries; it asked its language model {system.asked['calls']} times, with "
@@ -303,40 +278,42 @@ def system_tables(timelines: Sequence[Timeline], memories: Mapping[str, Memories
 class LineReader:
     """What the lines of another memory say, by the writer's extraction; each line is read once."""
 
-    def __init__(self, writer: Writer):
-        self.writer = writer
+    def __init__(self, writer: Writer, write: WriteConfig = WRITE):
+        self.writer, self.write = writer, write
         self._known: dict[tuple[str, Line], list[Memory]] = {}
 
     def __call__(self, patient_id: str, line: Line) -> list[Memory]:
         if (key := (patient_id, line)) not in self._known:
             entry = Entry.of(patient_id, "line", "line", line.text, date=line.date)
-            self._known[key] = normalise(entry, self.writer.extract([entry])[0], WriteConfig())[0]
+            self._known[key] = normalise(entry, self.writer.extract([entry])[0], self.write)[0]
         return self._known[key]
 
 
 # ---- the suite -------------------------------------------------------------------------------------------------------
 
 def run(writer: Writer, encoder: Encoder, reader: Reader, *, patients: int = 60, seed: int = 0,
-        wording: str = "heldout", command: str = "stam bench --suite planted", system: MemorySystem | None = None,
+        wording: str = "heldout", write: WriteConfig = WRITE, read: ReadConfig = READ,
+        command: str = "stam_jax.benchmarks.planted.run(...)", system: MemorySystem | None = None,
         system_patients: int = 12, order_patients: int = 20, progress: Callable[[str], Any] | None = None) -> T.Report:
-    """The whole suite. system: another memory system, asked about the first `system_patients`."""
+    """The whole suite. write, read: STAM's settings. system: another memory system, asked about the first
+    `system_patients`."""
     config = TimelineConfig(patients, seed, wording)
     timelines = list(generate(config))
     writer, encoder = OnceWriter(writer), OnceEncoder(encoder)
     entries = [e for t in timelines for e in entries_of(t)]
-    memories = memories_of(entries, writer, encoder, progress=progress)
+    memories = memories_of(entries, writer, encoder, progress=progress, write=write)
     found = state_tables(timelines, memories, seed)
     if progress is not None:
         progress("order of arrival")
-    found.append(order_table(timelines[:order_patients], writer, encoder, seed))
-    found.append(deletion_table(timelines, memories[STAM]))
-    found += answer_tables(answers_of(timelines, memories, encoder, reader, seed), progress)
+    found.append(order_table(timelines[:order_patients], writer, encoder, seed, write=write))
+    found += answer_tables(answers_of(timelines, memories, encoder, reader, seed, read), progress)
     if system is not None:
         if progress is not None:
             progress(system.name)
-        found += system_tables(timelines[:system_patients], memories, encoder, reader, writer, system, seed)
-    settings = {"patients": patients, "wording": wording, "reference depth": REFERENCE, "chunk words": CHUNK,
-                "encoder": encoder.id, "reader": reader.name, "writer": dict(writer.hashes),
-                "write": {n: dataclasses.asdict(c) for n, (_, c) in INGESTED.items()}}
+        found += system_tables(timelines[:system_patients], memories, encoder, reader, writer, system, seed,
+                               write=write, read=read)
+    settings = {"patients": patients, "wording": wording, "chunk words": CHUNK, "encoder": encoder.id,
+                "reader": reader.name, "writer": dict(writer.hashes), "read": dataclasses.asdict(read),
+                "write": told_of(ORDER, write), "system": None if system is None else system.name}
     return T.Report("planted", "STAM on planted timelines", command, settings, {"timelines": seed, "resampling": seed},
                     {"timelines": fingerprint(config)}, tuple(found))

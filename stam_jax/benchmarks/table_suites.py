@@ -43,8 +43,8 @@ from stam_jax.benchmarks.harness import (
     sha256_of,
 )
 from stam_jax.benchmarks.table_memory import cited, joined, rows, told, told_at
-from stam_jax.benchmarks.write_paths import INGESTED, ORDER, STAM, memories_of
-from stam_jax.config import ReadConfig
+from stam_jax.benchmarks.write_paths import ORDER, STAM, memories_of, told_of
+from stam_jax.config import ReadConfig, WriteConfig
 from stam_jax.graph.state import State
 from stam_jax.read.answer import Reader
 from stam_jax.readers import tables
@@ -54,6 +54,7 @@ from stam_jax.write.writer import Writer
 PATHS = tuple(name for name in ORDER if name != "same slot, arbitrated")
 DEPTHS, WORDS = (30, 60, 120, 240), 4500
 WINDOW = 32_768  # tokens of a whole record before a language model
+WRITE, READ = WriteConfig(), ReadConfig()
 Tell = Callable[[str], Any] | None
 
 
@@ -61,17 +62,18 @@ Tell = Callable[[str], Any] | None
 class Told:
     """The rendered record of a folder, by patient, and what each write path made of it.
 
-    chosen: the patients who were told under every write path; STAM was told all of them.
+    chosen: the patients who were told under every write path; STAM was told all of them. write: STAM's settings.
     """
 
     record: Mapping[str, Sequence[Rendered]]
     memories: Mapping[str, Memories]
     encoder: Encoder
     chosen: frozenset[str]
+    write: WriteConfig = WRITE
 
 
 def tell(folder: str | os.PathLike, writer: Writer, encoder: Encoder, *, paths: Sequence[str] = PATHS,
-         everybody: bool = False, progress: Tell = None) -> Told:
+         everybody: bool = False, write: WriteConfig = WRITE, progress: Tell = None) -> Told:
     """Ingest the tables of a folder once a write path, each text encoded once: STAM the whole folder, its controls the
     patients of MIMIC-QA's test split, or everybody too (where no patient falls into that split, too). Raises:
     RecordError."""
@@ -83,9 +85,9 @@ def tell(folder: str | os.PathLike, writer: Writer, encoder: Encoder, *, paths: 
     encoder = OnceEncoder(encoder)
     some = [r for p, own in record.items() if p in chosen for r in own]
     controls = [name for name in paths if name != STAM]
-    made = memories_of([r for own in record.values() for r in own], writer, encoder, (STAM,), progress)
-    made |= memories_of(some, writer, encoder, controls, progress)
-    return Told(record, {name: made[name] for name in ORDER if name in made}, encoder, chosen)
+    made = memories_of([r for own in record.values() for r in own], writer, encoder, (STAM,), progress, write=write)
+    made |= memories_of(some, writer, encoder, controls, progress, write=write)
+    return Told(record, {name: made[name] for name in ORDER if name in made}, encoder, chosen, write)
 
 
 # ---- MIMIC-QA -----------------------------------------------------------------------------------------------------
@@ -101,13 +103,15 @@ def asks_of(asked: Sequence[mimic_qa.Question], record: Mapping[str, Sequence[Re
                 tuple(tuple(spots[q.patient_id][row]) for row in q.rows)) for q in asked]
 
 
-def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, most: int = 60, window: int = WINDOW,
-                    seed: int = 0, command: str = "stam bench --suite mimic_qa", progress: Tell = None) -> T.Report:
+def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, read: ReadConfig = READ,
+                    window: int = WINDOW, seed: int = 0,
+                    command: str = "stam_jax.benchmarks.table_suites.mimic_qa_report(...)", progress: Tell = None
+                    ) -> T.Report:
     """STAM on all questions, by split; its controls and arms on those of the patients who were told to all of them.
     Nothing is fitted on any.
 
-    most: memories of a packet of STAM, to whose length the other systems are matched. window: tokens of a whole record
-        before a language model.
+    read: the settings of STAM's packets, to whose length the other systems are matched. window: tokens of a whole
+        record before a language model.
 
     Raises: ValueError: an answer that SQL does not find.
     """
@@ -126,7 +130,7 @@ def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, m
         patients = {q.patient_id for q in questions}
         return Answers(asks_of(questions, found.record),
                        {p: [r.entry for r in found.record[p]] for p in sorted(patients)}, found.memories, found.encoder,
-                       readers[0], reference=most, macro=False, length=length_of(reader), seed=seed)
+                       readers[0], read=read, macro=False, length=length_of(reader), seed=seed)
 
     a = answers(mine)
     b = a.read_by(reader)
@@ -140,7 +144,7 @@ def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, m
         return T.Table(name, title, (*a.columns, *more), tuple(cells), note)
 
     say("reference")
-    both = a.arm("STAM, BOTH", most)
+    both = a.arm("STAM, BOTH")
     aim = median_words(both.packets, a.length)
     systems = []
     for name, memories in _SHOWN.items():
@@ -160,18 +164,17 @@ def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, m
         out.append(b.differences("reader_differences", f"The same, read by {reader.name}", again(both),
                                  [again(s) for s in systems], TESTED))
     say("arms")
-    refilled = a.arm("ACTIVE, filled up (all HISTORY deleted)", most, arm="REFILLED")
-    arms = [a.arm("STAM, ACTIVE", most, arm="ACTIVE"), refilled,
-            a.arm("separate allocation, half each", most, active=most // 2, history=most // 2),
-            a.arm("no store labels", most, told=False), a.arm("with source spans", most, spans=True)]
+    refilled, half = a.arm("ACTIVE, filled up (all HISTORY deleted)", arm="REFILLED"), max(1, read.most // 2)
+    arms = [a.arm("STAM, ACTIVE", arm="ACTIVE"), refilled,
+            a.arm("separate allocation, half each", active=half, history=half), a.arm("no store labels", told=False),
+            a.arm("with source spans", spans=True)]
     out += [table("arms", "Serving arms and controls at the same depth", [both, *arms],
                   "A rendered row is its own source, so that source spans only repeat it; `rows` reads no labels."),
             a.differences("arm_differences", "STAM (BOTH) minus each arm, the reader of rows", both, arms, TESTED),
             dependence(a, both, refilled),
             aspects(a, {t: (t,) for t in dict.fromkeys(a.types)}, both, [arms[0], *systems])]
     say("depths")
-    swept = depths(a, [*(ReadConfig(k, k, k) for k in DEPTHS), ReadConfig(ALL, ALL, ALL, WORDS),
-                       ReadConfig(ALL, ALL, ALL)])
+    swept = depths(a, [*map(a.sized, DEPTHS), a.sized(ALL, WORDS), a.sized(ALL)])
     shown = [s for own in swept.values() for s, _ in own]
     records = [a.full("full context", WORDS), a.full("full context", window if is_model(reader) else None)]
     more = {"whole stores": [n for own in swept.values() for _, n in own] + [None] * len(records)}
@@ -182,18 +185,18 @@ def mimic_qa_report(folder: str | os.PathLike, found: Told, reader: Reader, *, m
                      more))
     say("by split")
     whole = a if len(mine) == len(asked) else answers(asked)
-    everything = both if whole is a else whole.arm("STAM, BOTH", most)
-    read = again(both) if whole is a else whole.read_by(reader).again(everything)
-    out.append(_split_table(asked, everything, read, mine, [(s, again(s)) for s in systems], found.chosen, seed))
-    out += [_kept_table(found, mine, seed), _template_table(asked, everything, read, reader.name)]
+    everything = both if whole is a else whole.arm("STAM, BOTH")
+    reread = again(both) if whole is a else whole.read_by(reader).again(everything)
+    out.append(_split_table(asked, everything, reread, mine, [(s, again(s)) for s in systems], found.chosen, seed))
+    out += [_kept_table(found, mine, seed), _template_table(asked, everything, reread, reader.name)]
     if is_model(reader):
         out.append(repeatability(b, again(both)))
     return T.Report(
         "mimic_qa", "MIMIC-QA rebuilt on MIMIC-IV tables", command,
         {"questions": len(asked), "patients": len(parts), "questions of controls": len(mine),
-         "patients of controls": len({q.patient_id for q in mine}), "reference depth": most, "chunk words": CHUNK,
+         "patients of controls": len({q.patient_id for q in mine}), "chunk words": CHUNK,
          "reader": reader.name, "encoder": found.encoder.id, "whole record": window if is_model(reader) else None,
-         "write": {n: dataclasses.asdict(INGESTED[n][1]) for n in found.memories if n in INGESTED}},
+         "read": dataclasses.asdict(read), "write": told_of(found.memories, found.write)},
         {"resampling": seed}, {"tables": sha256_of(r.entry for own in found.record.values() for r in own)}, tuple(out),
         ("Rebuilt from the paper's description: its own 2,000 questions are not public, so figures are not comparable.",
          "Every answer and its evidence was recomputed by SQL over the tables, and over the evidence rows alone.",
@@ -286,7 +289,8 @@ def _template_table(asked: Sequence[mimic_qa.Question], both: Served, read: Serv
 
 # ---- EHRSQL -------------------------------------------------------------------------------------------------------
 
-def ehrsql_report(questions: str | os.PathLike, found: Told, *, command: str = "stam bench --suite ehrsql") -> T.Report:
+def ehrsql_report(questions: str | os.PathLike, found: Told, *,
+                  command: str = "stam_jax.benchmarks.table_suites.ehrsql_report(...)") -> T.Report:
     """Every question of a file, answered from the store of each write path that was told all patients and, beside, from
     the rendered record itself."""
     asked = ehrsql.load(questions)
@@ -311,7 +315,8 @@ def ehrsql_report(questions: str | os.PathLike, found: Told, *, command: str = "
          None if r.answer is None else "; ".join(r.answer)) for r in results[STAM] if r.miss is not None))
     return T.Report(
         "ehrsql", "EHRSQL 2024 answered from memory", command,
-        {"questions": len(asked), "patients": len(found.record)}, {}, {"tables": sha256_of(r.entry for own in found.record.values() for r in own)},
+        {"questions": len(asked), "patients": len(found.record), "write": told_of(found.memories, found.write)}, {},
+        {"tables": sha256_of(r.entry for own in found.record.values() for r in own)},
         (rates, by_kind, misses, each),
         ("Answers come out of the store, over all patients of it; no table and no SQL is read.",
          "Wordings were read off these same questions: the rate says what the store can answer, not how well unseen "

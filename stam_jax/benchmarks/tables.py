@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from core_jax import stats
 from core_jax.records import atomic_write
+from stam_jax.read.listing import clean
 
 SCHEMA = "stam-bench/1"
 FIGURE_DRAWS, TEST_DRAWS = 10_000, 10_000  # resamples of one figure's interval; of a comparison's interval and test
@@ -42,8 +44,8 @@ class Difference(NamedTuple):
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     p: float
     test: str
     n: int
@@ -119,9 +121,10 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
     return [d._replace(holm=p) for d, p in zip(differences, stats.holm([d.p for d in differences]))]
 
 
-def _interval(values: Sequence[float], types: Labels, clusters: Labels, draws: int, seed: int) -> tuple[float, float]:
+def _interval(values: Sequence[float], types: Labels, clusters: Labels, draws: int, seed: int
+              ) -> tuple[float, float] | tuple[None, None]:
     """The 95 % percentile interval of `stats.macro_mean`, rows drawn inside their type, or whole clusters. Draws of
-    clusters that lack a type are left out."""
+    clusters that lack a type are left out; None where every draw lacks one (many types, few patients)."""
     kinds = ("",) * len(values) if types is None else tuple(types)
     if clusters is None:
         drawn = _weights(kinds, draws, seed) @ np.asarray(values, np.float32)
@@ -134,6 +137,8 @@ def _interval(values: Sequence[float], types: Labels, clusters: Labels, draws: i
         counts = _draws(len(sums), draws, seed)
         size = counts @ sizes
         kept = (size > 0).all(axis=1)
+        if not kept.any():
+            return None, None
         drawn = ((counts[kept] @ sums) / size[kept]).mean(axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)
@@ -264,7 +269,8 @@ def shown(cell: Cell) -> str:
     if isinstance(cell, Difference):
         holm = "" if cell.holm is None else f" (Holm {_p(cell.holm)})"
         pairs = "" if cell.b is None else f", {cell.b}:{cell.c}"
-        return f"{cell.value:+.3f} [{cell.low:+.3f}, {cell.high:+.3f}], p {_p(cell.p)}{holm}{pairs}"
+        inside = "" if cell.low is None else f" [{cell.low:+.3f}, {cell.high:+.3f}]"
+        return f"{cell.value:+.3f}{inside}, p {_p(cell.p)}{holm}{pairs}"
     return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 
 
@@ -273,7 +279,8 @@ def _p(p: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    """A cell's text in Markdown, shown as it is: no markup begins in it, no terminal obeys it."""
+    return re.sub(r"<(?=[A-Za-z/!?])|[\\|]", r"\\\g<0>", clean(text.replace("\n", " ")))
 
 
 def write(report: Report, folder: str | os.PathLike) -> tuple[pathlib.Path, pathlib.Path]:

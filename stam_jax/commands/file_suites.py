@@ -69,7 +69,8 @@ def fold_writers(args: argparse.Namespace, config: Config) -> list[Writer] | Non
                          f"folders {', '.join(STAGES)}; expected all of fold_0/ to fold_{FOLDS - 1}/, or none")
     backend = load_backend(args.writer, adapters={f"{stage} {k}": path for k, own in enumerate(held)
                                                   for stage, path in own.items()})
-    return [LanguageWriter(backend, adapters={stage: f"{stage} {k}" for stage in own}, retries=config.write.retries)
+    return [LanguageWriter(backend, adapters={stage: f"{stage} {k}" for stage in own}, retries=config.write.retries,
+                           max_tokens=config.write.answer_tokens)
             for k, own in enumerate(held)]
 
 
@@ -81,16 +82,10 @@ def judge_of(args: argparse.Namespace, reader: Reader) -> Backend | None:
 
 
 def run(suite: str, path: str, args: argparse.Namespace, config: Config, writers: Sequence[Writer], encoder: Encoder,
-        reader: Reader, judged_by: Backend | None, progress: Callable[[str], Any]) -> Report:
+        reader: Reader, judged_by: Backend | None, progress: Callable[[str], Any], command: str) -> Report:
     judge = None if judged_by is None else Judge(judged_by, seed=args.seed)
     if suite != "locomo" and isinstance(reader, LanguageReader):
         reader = LanguageReader(reader.backend, sampling=Sampling(max_tokens=TOKENS))
-    flags = [f" --reader {args.reader}" if args.reader != "extractive" else "", f" --writer {args.writer}"
-             if args.writer != "rules" else "", f" --judge {args.judge}" if args.judge else ""]
-    more = {}
-    if suite == "memory_bench":
-        more = {"language": args.language or "en", "noise": args.noise}
-        flags += [f" --language {args.language}" if args.language else "", " --noise" if args.noise else ""]
-    return file_suites.run(suite, path, writers, encoder, reader, judge=judge, most=config.read.most,
-                           window=args.window, seed=args.seed, progress=progress,
-                           command=f"stam bench --suite {suite} --input PATH{''.join(flags)}", **more)
+    more = {"language": args.language or "en", "noise": args.noise} if suite == "memory_bench" else {}
+    return file_suites.run(suite, path, writers, encoder, reader, judge=judge, write=config.write, read=config.read,
+                           window=args.window, seed=args.seed, progress=progress, command=command, **more)

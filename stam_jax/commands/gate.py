@@ -69,7 +69,7 @@ def _replay(args: argparse.Namespace, config: Config) -> dict[str, Any]:
                     yield read.search(*snapshot(q.patient_id), vector, config.read)
                     done.update(1)
 
-            rows = list(gates.rehearse(questions, searches(), reader, config.read, judge=judge))
+            rows = list(gates.rehearse(questions, searches(), reader, config.read, encoder.id, judge=judge))
     replay.write(args.out, rows)
     return {"questions": len(rows), "needs_history": sum(r.needs_history for r in rows), "out": args.out}
 

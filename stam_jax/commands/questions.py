@@ -13,10 +13,12 @@ from stam_jax.read import listing
 from stam_jax.read import search as read
 
 
-def _found(args: argparse.Namespace, config: Config, words: str) -> read.Found:
+def _found(args: argparse.Namespace, config: Config, words: str, gate: Gate | None = None) -> read.Found:
     if not words.strip():
         raise ValueError("got no words to search for")
     encoder = load_encoder(config.encoder)
+    if gate is not None:
+        gate.for_searches_of(encoder.id)
     with opened(args, encoder) as store:
         known(store, args.patient)
         state, vectors = read.snapshot(store, args.patient)
@@ -36,7 +38,7 @@ def answer(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     if (args.arm == "gate") != (args.gate is not None):
         raise ValueError("--gate: needed for --arm gate, and for no other arm")
     gate = Gate.load(args.gate) if args.gate else None
-    found, reader = _found(args, config, args.question), reader_of(args.reader)
+    found, reader = _found(args, config, args.question, gate), reader_of(args.reader)
     if gate is not None:
         packet, p = gated(found, gate, config.read, args.question, reader.count)
     else:
@@ -45,5 +47,6 @@ def answer(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     if said.error is not None:
         raise ValueError(f"--reader {args.reader}: {said.error}")
     return {"answer": said.text, "grounds": [listing.summary(found.state.memories[mid]) for mid in said.grounds],
-            "arm": said.arm, "history_needed": p, "reader": said.reader, "tokens": said.tokens,
-            "packet_sha256": said.packet_sha256, "packet": packet.text.splitlines()}
+            "arm": said.arm, "hold": found.stored[0], "hold_served": sum(i.place == "ACTIVE" for i in packet.items),
+            "history_needed": p, "reader": said.reader, "tokens": said.tokens, "packet_sha256": said.packet_sha256,
+            "packet": packet.text.splitlines()}

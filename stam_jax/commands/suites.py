@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import glob
 import os
+import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core_jax.embed import Encoder, load_encoder
@@ -17,7 +18,7 @@ from core_jax.packaged import minilm_folder
 from core_jax.records import write_jsonl
 from core_jax.synth.timelines import TimelineConfig, generate, write_timelines
 from stam_jax.commands.openers import bar, needed, reader_of, writer_of
-from stam_jax.config import Config
+from stam_jax.config import Config, ReadConfig
 from stam_jax.write.writer import Writer
 
 
@@ -45,6 +46,8 @@ def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
     if args.words < 1 or args.candidates < 1:
         raise ValueError(f"--words {args.words} --candidates {args.candidates}: expected at least 1")
+    if args.most is not None and args.most < 1:
+        raise ValueError(f"--most {args.most}: expected at least 1")
     timelines, sizes = list(generate(TimelineConfig(args.patients, args.seed))), lessons.LessonConfig(args.words, args.candidates)
     if args.action == "write":
         needed(args, "out")
@@ -55,6 +58,45 @@ def lessons(args: argparse.Namespace, config: Config) -> dict[str, Any]:
 
 
 SUITES = ("planted", "cascade", "gate", "deletion", "clinosim", "mimic_qa", "ehrsql")
+# what these suites take of the settings; the others take all of them
+TAKES = {"clinosim": ("write.retries", "write.answer_tokens"), "mimic_qa": ("write.", "read."), "ehrsql": ("write.",)}
+_PLACES = {"config": "FILE.py", "out": "DIR", "data": "DIR", "adapters": "DIR", "input": "PATH",
+           "system_python": "PYTHON"}
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """The `stam bench` that `args` are of: every option that is not its default, places on disk by their kind."""
+    from stam_jax.cli import parser
+
+    usual = vars(parser().parse_args(["bench", "--out", ""]))
+    words = ["stam", "bench"]
+    for name, value in vars(args).items():
+        if value != usual.get(name) and name != "quiet":
+            for one in value if isinstance(value, list) else [value]:
+                words += [f"--{name.replace('_', '-')}", *([] if one is True else [_PLACES.get(name, str(one))])]
+    return shlex.join(words)
+
+
+def _check_settings(suites: Sequence[str], config: Config) -> None:
+    """Raises: ValueError: a setting that is not its default counts in none of the suites."""
+    usual = Config()
+    changed = ["encoder"] if config.encoder != usual.encoder else []
+    changed += [f"{part}.{f.name}" for part in ("write", "read") for f in dataclasses.fields(getattr(usual, part))
+                if getattr(getattr(config, part), f.name) != getattr(getattr(usual, part), f.name)]
+    for name in changed:
+        if not any(name.startswith(TAKES.get(suite, ("",))) for suite in suites):
+            taken = "; ".join(f"{suite} takes {', '.join(t + '*' * t.endswith('.') for t in TAKES[suite])}"
+                              for suite in suites)
+            raise ValueError(f"--set {name}: changes nothing here: {taken}")
+
+
+def _planted_read(args: argparse.Namespace, config: Config, depth: int) -> ReadConfig:
+    """The read path of the planted suites: at their own depth where neither --set nor --config names another."""
+    sizes, usual = ("active", "history", "most"), ReadConfig()
+    named = {f"read.{n}" for n in sizes} & {item.partition("=")[0] for item in args.set}
+    if named or any(getattr(config.read, n) != getattr(usual, n) for n in sizes):
+        return config.read
+    return dataclasses.replace(config.read, **dict.fromkeys(sizes, depth))
 
 
 @contextlib.contextmanager
@@ -83,7 +125,10 @@ def _system(args: argparse.Namespace, config: Config, writer: Writer, encoder: E
 
 
 def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
-    """Every suite, or those named; what lacks its data or its --input is named and left out, unless it was asked for."""
+    """Every suite, or those named; what lacks its data or its --input is named and left out, unless it was asked for.
+
+    Settings count in every suite that has a use for them (`TAKES`); one that counts in none is refused.
+    """
     from stam_jax.benchmarks import cascade, clinosim, deletion, gate, planted, table_suites
     from stam_jax.benchmarks.harness import OnceEncoder
     from stam_jax.benchmarks.tables import write
@@ -104,12 +149,13 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     missing |= {name: lacks for name, lacks in file_suites.absent(given).items() if name in asked}
     if args.system and "planted" not in asked:
         raise ValueError("--system: only the suite planted asks another memory system")
+    _check_settings(asked, config)
     for name, path in missing.items():
         print(f"{name}: left out, no {path}", file=sys.stderr)
     folds, reader = file_suites.fold_writers(args, config), reader_of(args.reader)
     writer = writer_of(args, config) if folds is None else folds[0]
     judge = file_suites.judge_of(args, reader)
-    encoder, begun, told, made = None, time.perf_counter(), None, {}
+    encoder, begun, told, made, command = None, time.perf_counter(), None, {}, command_of(args)
 
     def tell(what: str) -> None:
         if not args.quiet:
@@ -120,7 +166,8 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
             continue
         if name in ("planted", "cascade", "gate", "deletion"):
             encoder = encoder or OnceEncoder(load_encoder(config.encoder))
-            how = {"seed": args.seed, "wording": args.wording, "progress": tell}
+            how = {"seed": args.seed, "wording": args.wording, "write": config.write, "progress": tell,
+                   "read": _planted_read(args, config, planted.REFERENCE), "command": command}
             if name == "planted":
                 with _system(args, config, writer, encoder) as system:
                     report = planted.run(writer, encoder, reader, patients=args.patients, system=system, **how)
@@ -131,16 +178,17 @@ def bench(args: argparse.Namespace, config: Config) -> dict[str, Any]:
                 report = suite.run(writer, encoder, reader, patients=args.patients, **how)
         elif name in given:
             encoder = encoder or OnceEncoder(load_encoder(config.encoder))
-            report = file_suites.run(name, given[name], args, config, folds or [writer], encoder, reader, judge, tell)
+            report = file_suites.run(name, given[name], args, config, folds or [writer], encoder, reader, judge, tell,
+                                     command)
         elif name == "clinosim":
-            report = clinosim.run(cohort, writer)
+            report = clinosim.run(cohort, writer, command=command)
         else:
             paths = table_suites.PATHS if "mimic_qa" in asked else (table_suites.STAM,)
             told = told or table_suites.tell(tables, writer, load_encoder(args.table_encoder), paths=paths,
-                                             everybody=args.all_questions, progress=tell)
-            report = (table_suites.mimic_qa_report(tables, told, reader, most=config.read.most, window=args.window,
-                                                   seed=args.seed, progress=tell)
-                      if name == "mimic_qa" else table_suites.ehrsql_report(questions, told))
+                                             everybody=args.all_questions, write=config.write, progress=tell)
+            report = (table_suites.mimic_qa_report(tables, told, reader, read=config.read, window=args.window,
+                                                   seed=args.seed, command=command, progress=tell)
+                      if name == "mimic_qa" else table_suites.ehrsql_report(questions, told, command=command))
         made[name] = str(write(report, args.out)[1])
         tell(f"written to {made[name]}")
     return {"tables": made, "left_out": missing, "seconds": round(time.perf_counter() - begun, 1)}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core_jax.embed import load_encoder
+from core_jax.engine.server import is_loopback
 from stam_jax.commands.openers import opened, reader_of, writer_of
 from stam_jax.config import Config
 from stam_jax.history.gate import Gate
@@ -24,7 +25,7 @@ def _service(args: argparse.Namespace, config: Config, **access) -> Iterator[Ser
 
 def serve(args: argparse.Namespace, config: Config) -> None:
     try:
-        from stam_jax.serve.http import bind, is_loopback
+        from stam_jax.serve.http import bind
         from stam_jax.serve.http import serve as answering
     except ModuleNotFoundError as e:
         raise ValueError(f"{e.name} is not installed: pip install 'evigen-stam-jax[serve]'") from None

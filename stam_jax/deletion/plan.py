@@ -30,6 +30,7 @@ from stam_jax.graph.state import State
 from stam_jax.graph.transitions import delete
 from stam_jax.graph.update import Commit
 from stam_jax.read.search import Vectors
+from stam_jax.readers.json_document import Document
 from stam_jax.storage.store import Store
 
 SCHEMA = "deletion calibration/2"
@@ -112,8 +113,7 @@ class Calibration:
     def load(cls, path: str | os.PathLike) -> Calibration:
         """Raises: RecordError naming file and field; StaleCalibration: its rows are not those it was made from."""
         try:
-            with open(path, encoding="utf-8") as f:
-                raw = json.load(f)
+            raw = Document(path).root
             if not isinstance(raw, dict):
                 raise RecordError(f"got {type(raw).__name__}, expected an object")
             canonical.choice(raw.get("schema"), "schema", (SCHEMA,))
@@ -245,10 +245,8 @@ def apply(store: Store, proposal: Plan, scorer: Scorer, rule: CandidateRule, cal
         moves = tuple(delete(p.mid, p.score, p.tau, calibration.id, decided_by=DECIDED_BY) for p in going)
         commits.append(Commit(patient_id, proposal.versions[patient_id], transitions=moves,
                               model_hashes={"deletion_scorer": scorer.sha256}))
-    if not commits:
-        return {}
     versions = store.commit(commits)
-    store.compact()
+    store.compact()  # what an apply that was killed left due, too
     return versions
 
 
@@ -316,14 +314,3 @@ def criteria(calibration: Calibration, scorer: Scorer, rows: Sequence[Example]) 
     gone |= {name: [r.deletable and r.score >= level.tau for r in held] for name, level in calibration.others().items()}
     gone |= {"every_candidate": [e.deletable for e in rows], "all_history": [e.in_history for e in rows]}
     return {name: judge(held, own, control) for name, own in gone.items()}
-
-
-def safe_share(removed_share: float, precision: float, recall: float) -> float:
-    """The share of a store that is safe to forget, as removed share, safe precision and safe recall imply it."""
-    return removed_share * precision / recall
-
-
-def told(report: Mapping[str, Any]) -> str:
-    """A report of this module as text, its warning last."""
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in report.items() if name != "warning"]
-    return "\n".join((*lines, f"WARNING: {report['warning']}")) + "\n"

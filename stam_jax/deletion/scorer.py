@@ -4,7 +4,6 @@ it. NumPy and SciPy, no JAX.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from stam_jax.graph.state import State
 from stam_jax.graph.transitions import LEGAL
 from stam_jax.history.logistic import Logistic, numbers
 from stam_jax.read.search import Vectors
+from stam_jax.readers.json_document import Document
 
 SCHEMA = "deletion scorer/1"
 COMPONENTS = 32
@@ -172,8 +172,7 @@ class Scorer:
     def load(cls, path: str | os.PathLike) -> Scorer:
         """Raises: RecordError naming file and field."""
         try:
-            with open(path, encoding="utf-8") as f:
-                raw = json.load(f)
+            raw = Document(path).root
             if not isinstance(raw, dict):
                 raise RecordError(f"got {type(raw).__name__}, expected an object")
             canonical.choice(raw.get("schema"), "schema", (SCHEMA,))

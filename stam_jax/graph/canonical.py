@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -140,7 +139,7 @@ def share(value: Any, field: str, *, optional: bool = False) -> None:
     if value is None and optional:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 <= value <= 1:
+    if not number or not 0 <= value <= 1:
         raise RecordError(f"got {value!r:.80}, expected a number in [0, 1]", field=field)
 
 

@@ -261,7 +261,7 @@ def _relative(words: str, here: _Range) -> _Range | None:
     for pattern in (rf"{_MONTH} {_DAY_OF_MONTH}", rf"{_DAY_OF_MONTH} (?:of )?{_MONTH}"):
         if m := re.fullmatch(pattern, words):
             month, day = _MONTHS[m["month"]], int(m["day"])
-            return _nearest(here, lambda year: (exact := dt.date(year, month, day), exact))
+            return _nearest(here, lambda year, month=month, day=day: (exact := dt.date(year, month, day), exact))
     if m := re.fullmatch(_MONTH, words):
         return _nearest(here, lambda year: bounds(f"{year:04d}-{_MONTHS[m['month']]:02d}"))
     return None

@@ -1,5 +1,21 @@
 """The invariants I1 to I15 of a patient's state, each checkable from outside.
 
+    I1  each memory stands in exactly one store, and none is lost
+    I2  texts never change
+    I3  each memory in HISTORY has its reason, and the successor that it needs
+    I4  successors form no circle and end in what holds or ended by itself
+    I5  no relation ends in a deleted or foreign memory
+    I6  updates are numbered without gaps and chained
+    I7  one embedding row for each memory that is not deleted, made by the store's encoder
+    I8  verified quotes stand in their entries
+    I9  no successor is clinically earlier than what it follows
+    I10 nothing moves without a committed update; nothing expires without a later entry
+    I11 the journal, replayed, is the state
+    I12 an entry is taken in once
+    I13 nothing of a deleted memory is left
+    I14 nothing that held is deleted, save at a user's request
+    I15 patients never share a row
+
 I7, I11 and I15 concern the store too: `Store.verify` looks at its rows and adds what it finds. Standard library only.
 """
 from __future__ import annotations
@@ -16,24 +32,6 @@ from stam_jax.graph.update import Erased
 
 if TYPE_CHECKING:
     from stam_jax.graph.state import State
-
-INVARIANTS = {
-    "I1": "each memory stands in exactly one store, and none is lost",
-    "I2": "texts never change",
-    "I3": "each memory in HISTORY has its reason, and the successor that it needs",
-    "I4": "successors form no circle and end in what holds or ended by itself",
-    "I5": "no relation ends in a deleted or foreign memory",
-    "I6": "updates are numbered without gaps and chained",
-    "I7": "one embedding row for each memory that is not deleted, made by the store's encoder",
-    "I8": "verified quotes stand in their entries",
-    "I9": "no successor is clinically earlier than what it follows",
-    "I10": "nothing moves without a committed update; nothing expires without a later entry",
-    "I11": "the journal, replayed, is the state",
-    "I12": "an entry is taken in once",
-    "I13": "nothing of a deleted memory is left",
-    "I14": "nothing that held is deleted, save at a user's request",
-    "I15": "patients never share a row",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

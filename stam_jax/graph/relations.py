@@ -5,7 +5,6 @@ Standard library only.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any
 
 from core_jax.records import RecordError
@@ -114,10 +113,3 @@ def check_stored_form(relation: Relation, table: RelationTable) -> None:
     if not table[relation.type].directed and relation.dst < relation.src:
         raise RecordError(f"got {relation.src} before {relation.dst}, expected the smaller first ({relation.type} is "
                           "symmetric)", field="src")
-
-
-def neighbours(relations: Iterable[Relation], mids: Iterable[str], table: RelationTable = DEFAULT) -> list[Relation]:
-    """The relations that one hop from `mids` walks, the most confident first, ties by id."""
-    near = set(mids)
-    found = [r for r in relations if table[r.type].expand and (r.src in near or r.dst in near)]
-    return sorted(found, key=lambda r: (-r.confidence, r.rid))

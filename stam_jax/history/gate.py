@@ -1,6 +1,6 @@
 """The history gate: serve HISTORY beside ACTIVE only where it is likely to change the answer.
 
-    rows = list(rehearse(questions, searches, reader, config))        # both arms answer
+    rows = list(rehearse(questions, searches, reader, config, encoder.id))  # both arms answer
     gate = Gate.fit(rows, lam=0.05)
     judged = gate.report(rows_of_other_patients)
     packet, p = serve(found, gate, config, question, reader.count)
@@ -32,6 +32,7 @@ from stam_jax.read.answer import Reader
 from stam_jax.read.intent import has
 from stam_jax.read.packet import Packet
 from stam_jax.read.search import Found, packet
+from stam_jax.readers.json_document import Document
 
 FEATURES = ("a1", "h1", "h1_less_a1", "a_top5", "h_top5", "h_top5_less_a_top5", "h_share", "h_near_a1", "a1_less_a5",
             "log_size_ratio")
@@ -41,7 +42,7 @@ _CUES = {"cue_past": r"before|previous|prior|former|used to|original|earlier|his
          "cue_now": r"current|\bnow\b|today|at present|still|latest|most recent"}
 CUES = tuple(_CUES)
 _NEAR = 0.05
-SCHEMA = "gate/2"
+SCHEMA = "gate/3"
 _BATCH = 64  # questions that a reader is asked at once
 
 
@@ -63,9 +64,9 @@ def features(found: Found, config: ReadConfig, question: str | None = None) -> d
     return out
 
 
-def rehearse(questions: Sequence[Asked], searches: Iterable[Found], reader: Reader, config: ReadConfig, *,
-             judge: Callable[[str, Sequence[str]], float] | None = None) -> Iterator[Replay]:
-    """Both arms, and ACTIVE filled up, answer each question. searches: one a question, in their order.
+def rehearse(questions: Sequence[Asked], searches: Iterable[Found], reader: Reader, config: ReadConfig,
+             encoder: str, *, judge: Callable[[str, Sequence[str]], float] | None = None) -> Iterator[Replay]:
+    """Both arms, and ACTIVE filled up, answer each question. searches: one a question, in their order; encoder: whose.
 
     judge: (answer, right answers) -> 0 or 1; without it answers are scored by token F1.
     Raises: ValueError: the reader failed on a question.
@@ -83,7 +84,7 @@ def rehearse(questions: Sequence[Asked], searches: Iterable[Found], reader: Read
             active, both, refilled = (Served(a.packet_sha256, a.text, float(score(a.text, q.answers)), max(a.tokens, 1))
                                       for a in own)
             yield Replay(q.question_id, q.patient_id, q.type, features(found[i], config, q.text), active, both,
-                         sum(x.place == "HISTORY" for x in packets[3 * i + 1].items), judge is not None, refilled)
+                         sum(x.place == "HISTORY" for x in packets[3 * i + 1].items), judge is not None, refilled, encoder)
 
 
 # ---- fitting ------------------------------------------------------------------------------------------------------
@@ -138,7 +139,8 @@ class Gate:
 
     threshold: HISTORY is served where p >= it. lam: the price of a prompt it was chosen for. replay_sha256: of the rows
     it was fitted on; patients: hashes of their patients. macro: the score is a mean over types of question. price: what
-    a prompt's cost is counted in: "tokens", or the name of the model whose prefill operations they are.
+    a prompt's cost is counted in: "tokens", or the name of the model whose prefill operations they are. encoder: of
+    the searches; "" where the replay did not say.
     """
 
     names: tuple[str, ...]
@@ -149,6 +151,7 @@ class Gate:
     patients: frozenset[str] = frozenset()
     macro: bool = False
     price: str = "tokens"
+    encoder: str = ""
 
     @classmethod
     def fit(cls, rows: Sequence[Replay], *, lam: float, names: Sequence[str] = FEATURES, macro: bool = False,
@@ -158,16 +161,28 @@ class Gate:
 
         cost: prompt tokens -> cost (`core_jax.models.cost.prefill_flops` of a config; tokens unless given); price: its
         name.
-        Raises: ValueError: fewer patients than folds, HISTORY serves nothing.
+        Raises: ValueError: fewer patients than folds, HISTORY serves nothing, searches of two encoders.
         """
         rows = list(rows)
+        if len(encoders := sorted({r.encoder for r in rows})) > 1:
+            raise ValueError(f"replay: got searches of the encoders {encoders[0]!r} and {encoders[1]!r}, expected one")
         cut = _cut(rows, crossfit(rows, names, k=k, l2=l2, seed=seed), lam, macro, cost)
         return cls(tuple(names), _learn(rows, names, l2), cut.threshold, lam, replay.digest(rows),
-                   frozenset(_mark(r.patient_id) for r in rows), macro, price)
+                   frozenset(_mark(r.patient_id) for r in rows), macro, price, encoders[0])
+
+    def for_searches_of(self, encoder: str) -> Gate:
+        """Itself. Raises: ValueError: fitted on searches of another encoder, whose similarities mean something else."""
+        if encoder != self.encoder:
+            raise ValueError(f"gate: fitted on searches of the encoder {self.encoder or '(not said)'}, these are of "
+                             f"{encoder}; fit it on a replay of this store")
+        return self
 
     def probability(self, numbers: dict[str, float]) -> float:
-        """P(the arms answer differently) of one question's features."""
-        return float(self.model.predict(np.array([[numbers[n] for n in self.names]]))[0])
+        """P(the arms answer differently) of one question's features. Raises: ValueError: its numbers give none."""
+        p = float(self.model.predict(np.array([[numbers[n] for n in self.names]]))[0])
+        if math.isnan(p):
+            raise ValueError("the gate's numbers give no probability; fit it again")
+        return p
 
     def serves(self, rows: Sequence[Replay]) -> np.ndarray:
         """Which rows are served HISTORY: bool [n], False where HISTORY has nothing."""
@@ -177,10 +192,12 @@ class Gate:
         """What the gate as it stands does to a replay: as `report`, with one row and nothing fitted.
 
         `unseen`: no row is of a patient on whom it was fitted; else the figures flatter it.
-        Raises: ValueError: no question.
+        Raises: ValueError: no question, searches of another encoder.
         """
         if not (rows := list(rows)):
             raise ValueError("got no question")
+        for encoder in sorted({r.encoder for r in rows}):
+            self.for_searches_of(encoder)
         seen = sum(_mark(r.patient_id) in self.patients for r in rows)
         row = {"lambda": self.lam, "threshold": _plain(self.threshold), "price": self.price, "macro": self.macro,
                **_judged(rows, self.serves(rows), self.macro, flops)}
@@ -191,7 +208,7 @@ class Gate:
     def save(self, path: str | os.PathLike) -> None:
         raw = {"schema": SCHEMA, "features": list(self.names), "model": self.model.to_dict(), "lam": self.lam,
                "threshold": _plain(self.threshold), "replay_sha256": self.replay_sha256,
-               "patients": sorted(self.patients), "macro": self.macro, "price": self.price}
+               "patients": sorted(self.patients), "macro": self.macro, "price": self.price, "encoder": self.encoder}
         with atomic_write(path) as f:
             f.write(json.dumps(raw, indent=1, allow_nan=False) + "\n")
 
@@ -199,24 +216,25 @@ class Gate:
     def load(cls, path: str | os.PathLike) -> Gate:
         """Raises: RecordError naming file and field."""
         try:
-            with open(path, encoding="utf-8") as f:
-                raw = json.load(f)
-            canonical.choice(raw.pop("schema", None), "schema", (SCHEMA,))
+            raw = Document(path).root
+            canonical.choice(raw.get("schema"), "schema", (SCHEMA,))
             names = canonical.sequence(raw.get("features"), "features", str)
             model = Logistic.from_dict(raw.get("model"), "model")
-            if len(names) != len(model.weights) or set(names) - {*FEATURES, *CUES}:
+            if len(names) != len(model.weights) or len({*names} & {*FEATURES, *CUES}) != len(names):
                 raise RecordError(f"got {list(names)!r:.200} and {len(model.weights)} weights", field="features")
             for name in ("replay_sha256", "price"):
                 canonical.text(raw.get(name), name)
+            canonical.text(raw.get("encoder"), "encoder", empty=True)
             canonical.truth(raw.get("macro"), "macro")
             patients = frozenset(canonical.sequence(raw.get("patients"), "patients", str))
             threshold, lam = float(raw["threshold"]), float(raw["lam"])
             if math.isnan(threshold) or not 0 <= lam < math.inf:
                 raise RecordError(f"got threshold {threshold} and lam {lam}", field="threshold")
-            return cls(names, model, threshold, lam, raw["replay_sha256"], patients, raw["macro"], raw["price"])
+            return cls(names, model, threshold, lam, raw["replay_sha256"], patients, raw["macro"], raw["price"],
+                       raw["encoder"])
         except RecordError as e:
             raise RecordError(e.message, file=path, field=e.field) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
             raise RecordError(f"is no gate: {e!r:.120}", file=path) from None
 
 
@@ -256,8 +274,9 @@ def report(rows: Sequence[Replay], *, lambdas: Sequence[float] = LAMBDAS, names:
 
     `rows[i]` (one a lambda): thresholds of the folds, skip_rate (share served ACTIVE where HISTORY had something),
     score of the gate, of BOTH and of ACTIVE, change against BOTH with its test (exact McNemar where all scores are 0 or
-    1, else sign flip), mean tokens and, with `flops` (prompt tokens -> operations), mean prefill operations; what is
-    saved is a share. history_critical: BOTH is right and ACTIVE filled up is wrong; history_harmful: the reverse.
+    1, else sign flip; `by_patient`: whole patients drawn and flipped), mean tokens and, with `flops` (prompt tokens ->
+    operations), mean prefill operations; what is saved is a share. history_critical: BOTH is right and ACTIVE filled up
+    is wrong; history_harmful: the reverse.
 
     Raises: ValueError: fewer patients than folds (at least 3), HISTORY serves nothing.
     """
@@ -305,7 +324,8 @@ def _judged(rows: Sequence[Replay], both: np.ndarray, macro: bool, flops: Callab
     return {"skip_rate": float((asked & ~both).sum() / max(asked.sum(), 1)), "asked": int(asked.sum()),
             "score": float(weights @ score), "score_both": float(weights @ served["both"]),
             "score_active": float(weights @ served["active"]),
-            "change": _paired(score, served["both"], [r.type for r in rows] if macro else None),
+            "change": _paired(score, served["both"], [r.type for r in rows] if macro else None,
+                              [r.patient_id for r in rows]),
             "tokens": float(used.mean()), "tokens_both": float(tokens["both"].mean()),
             "tokens_saved": float(1 - used.sum() / tokens["both"].sum())} | (
                 {} if flops is None else _operations(flops, used, tokens["both"]))
@@ -316,13 +336,26 @@ def _operations(flops: Callable[[int], float], used: np.ndarray, both: np.ndarra
     return {"prefill_flops": spent, "prefill_flops_both": full, "prefill_flops_saved": 1 - spent / full}
 
 
-def _paired(gate: np.ndarray, both: np.ndarray, types: Sequence[str] | None) -> dict[str, Any]:
-    """Scores of the gate less those of BOTH."""
+def _paired(gate: np.ndarray, both: np.ndarray, types: Sequence[str] | None, patients: Sequence[str]
+            ) -> dict[str, Any]:
+    """Scores of the gate less those of BOTH, over questions and, as `by_patient`, over patients.
+
+    low and high of `by_patient` are None where no draw of patients held every type.
+    """
+    flip = stats.sign_flip(gate - both, types, patients)
+    try:
+        interval = stats.paired_bootstrap(gate - both, types, patients)
+    except ValueError:
+        interval = None
+    by_patient = {"test": "sign_flip", "patients": flip.units, "p_value": flip.p_value,
+                  "low": None if interval is None else interval.low,
+                  "high": None if interval is None else interval.high}
+    counts = {"better": int((gate > both).sum()), "worse": int((gate < both).sum()), "by_patient": by_patient}
     if types is None and np.isin(gate, (0, 1)).all() and np.isin(both, (0, 1)).all():
         m = stats.mcnemar(gate.astype(int), both.astype(int))
-        return {"test": "mcnemar", "difference": m.difference, "low": m.low, "high": m.high, "p_value": m.p_value,
-                "better": m.b, "worse": m.c}
+        return {"test": "mcnemar", "difference": m.difference, "low": m.low, "high": m.high,
+                "p_value": m.p_value} | counts
     flip = stats.sign_flip(gate - both, types)
     interval = stats.paired_bootstrap(gate - both, types)
     return {"test": "sign_flip", "difference": flip.estimate, "low": interval.low, "high": interval.high,
-            "p_value": flip.p_value, "better": int((gate > both).sum()), "worse": int((gate < both).sum())}
+            "p_value": flip.p_value} | counts

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ class Logistic:
         parts = {name: numbers(getattr(out, name), f"{where}.{name}") for name in ("mean", "scale", "weights")}
         if not len(parts["mean"]) == len(parts["scale"]) == len(parts["weights"]):
             raise RecordError("got vectors of different lengths", field=where)
+        if not all(s > 0 for s in parts["scale"]):
+            raise RecordError("got a scale that is not above 0", field=f"{where}.scale")
         return cls(**parts, bias=numbers([out.bias], f"{where}.bias")[0])
 
 
@@ -88,6 +91,6 @@ def numbers(raw: Any, field: str) -> tuple[float, ...]:
     if not isinstance(raw, list):
         raise RecordError(f"got {type(raw).__name__}, expected a list of numbers", field=field)
     for i, value in enumerate(raw):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
             raise RecordError(f"got {value!r:.80}, expected a finite number", field=f"{field}[{i}]")
     return tuple(map(float, raw))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from core_jax.records import RecordError, read_jsonl, write_jsonl
 from stam_jax.graph import canonical
 from stam_jax.metrics import token_f1
 
+_MOST = sys.float_info.max
 AGREE = 0.9  # token F1 of two answers from which they are one
 
 
@@ -48,7 +50,8 @@ class Replay:
 
     features: name -> number (`stam_jax.history.gate.features`). judged: the scores are right or wrong (0 or 1), so that
     arms are compared by them, not by their words. history: how many memories of HISTORY are in the BOTH packet.
-    refilled: the arm that serves ACTIVE alone, filled up, where it was run.
+    refilled: the arm that serves ACTIVE alone, filled up, where it was run. encoder: id of the one that searched; "" =
+    not said.
     """
 
     question_id: str
@@ -60,16 +63,18 @@ class Replay:
     history: int
     judged: bool = False
     refilled: Served | None = None
+    encoder: str = ""
 
     def __post_init__(self):
         for name in ("question_id", "patient_id", "type"):
             canonical.text(getattr(self, name), name)
+        canonical.text(self.encoder, "encoder", empty=True)
         canonical.integer(self.history, "history", 0)
         canonical.truth(self.judged, "judged")
         if not isinstance(self.features, Mapping):
             raise RecordError(f"got {type(self.features).__name__}, expected numbers by name", field="features")
         for name, value in self.features.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _MOST:
                 raise RecordError(f"got {value!r:.80}, expected a finite number", field=f"features.{name}")
         if self.judged and not {self.active.score, self.both.score} <= {0, 1}:
             raise RecordError(f"got scores {self.active.score} and {self.both.score}, expected 0 or 1", field="judged")

@@ -15,7 +15,7 @@ import collections
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from core_jax.chat import strip_thinking
@@ -183,11 +183,6 @@ def _json_drafts(text: str, chunk: int, problems: collections.Counter) -> tuple[
 # ---- linker ------------------------------------------------------------------------------------------------------
 
 _LINK = re.compile(r"\W*C([0-9]{1,4})\W+([A-Za-z_]+)\W*")
-
-
-def render_links(letters: Sequence[str]) -> str:
-    """letters: one a candidate, in order."""
-    return "\n".join(f"C{i} {letter}" for i, letter in enumerate(letters, 1))
 
 
 def parse_links(text: str, candidates: int, *, cut: bool = False) -> LinkAnswer:

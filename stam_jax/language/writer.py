@@ -217,7 +217,7 @@ class LanguageWriter:
         if self._scored:
             pairs = [(i, j) for i, task in enumerate(tasks) for j in range(len(task.candidates))]
             scores = self._score([link_messages(tasks[i], j, tuned="link" in self._adapters) for i, j in pairs])
-            for i, task in enumerate(tasks):
+            for i in range(len(tasks)):
                 own = [s for (k, _), s in zip(pairs, scores) if k == i]
                 if own and all(s.error is None for s in own):
                     out[i] = LinkAnswer(tuple(link for j, s in enumerate(own) if (link := _best(j, s)) is not None))

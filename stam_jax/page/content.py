@@ -14,6 +14,7 @@ from stam_jax.graph.state import State
 from stam_jax.graph.transitions import Transition
 from stam_jax.graph.undo import effective
 from stam_jax.page import wording
+from stam_jax.read.render import claim
 
 WHOLE, AROUND = 20_000, 1_500  # characters: longest entry that a page holds whole; kept around a quote of a longer one
 
@@ -118,7 +119,7 @@ def _memory(state: State, m: Memory, keys: dict[str, int], mids: dict[str, int],
     standing = state.standing(m.mid)
     notes = [wording.POLARITIES[m.polarity]] if m.polarity != "AFFIRMED" else []
     return {
-        "id": m.mid, "lane": lane, "text": m.text, "label": wording.label(m), "kind": m.kind,
+        "id": m.mid, "lane": lane, "text": m.text, "label": claim(m), "kind": m.kind,
         "style": m.polarity.lower(), "seq": m.update_seq,
         "notes": notes + [wording.FLAGS[flag] for flag in sorted(m.flags)],
         "since": wording.date(time.start), "until": wording.date(time.end) if time.end else "",

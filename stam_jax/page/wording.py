@@ -4,7 +4,6 @@ from __future__ import annotations
 import calendar
 import re
 
-from stam_jax.graph.memory import Memory
 from stam_jax.graph.transitions import Transition
 
 REASONS = {  # reason -> (with a successor, without one)
@@ -46,8 +45,6 @@ EXPERIENCERS = {"FAMILY": "Family history", "OTHER": "About other people"}
 FLAGS = {"needs_review": "needs review", "deletion_proposed": "proposed for deletion",
          "value_unverified": "the value was not found in the quote"}
 POLARITIES = {"NEGATED": "denied", "UNCERTAIN": "uncertain", "CONDITIONAL": "conditional"}
-_NEGATED = {"dose": "stopped", "status": "not present", "allergy": "no allergy", "plan": "called off"}
-_PLAIN = {"status": "present", "plan": "planned", "procedure": "done", "allergy": "allergic", "dose": "taken"}
 
 
 def date(iso: str | None) -> str:
@@ -56,16 +53,6 @@ def date(iso: str | None) -> str:
         return "date unknown"
     year, month, day = (*iso[:10].split("-"), "", "")[:3]
     return " ".join(p for p in (day.lstrip("0"), calendar.month_abbr[int(month)] if month else "", year) if p)
-
-
-def label(m: Memory) -> str:
-    """What stands on a memory's bar."""
-    if m.polarity == "NEGATED":
-        return _NEGATED.get(m.attribute or "", f"not: {m.value}" if m.value else "denied")
-    value = m.value or (_PLAIN.get(m.attribute or "") if m.concept else None) or _short(m.text)
-    if m.value and m.unit and m.unit.casefold() not in m.value.casefold():
-        value = f"{m.value} {m.unit}"
-    return {"UNCERTAIN": f"{value} (uncertain)", "CONDITIONAL": f"{value} (conditional)"}.get(m.polarity, value)
 
 
 def reason(t: Transition) -> str:
@@ -94,8 +81,3 @@ def title(text: str) -> str:
     """With a capital, and with abbreviations as they are written."""
     text = _LETTERS.sub(lambda m: m[0].upper(), text)
     return text[:1].upper() + text[1:]
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 48 else text[:47].rstrip() + "…"

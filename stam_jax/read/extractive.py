@@ -20,6 +20,7 @@ NOT_IN_MEMORY = "not in memory"
 NOT_MENTIONED = "not mentioned"  # of what is asked for with yes or no
 _SPOKEN = {"daily": "once daily", "bid": "twice daily", "tid": "three times daily", "qid": "four times daily",
            "nightly": "at bedtime", "weekly": "once weekly"}
+_COUNTS = frozenset(("once", "twice", "times"))
 _SMALL = frozenset("a an and any at does for had has her his how in is many much of on or our patient s the their to "
                    "was what when where which who with".split())
 Names = Callable[[str], Iterable[str]]
@@ -42,7 +43,9 @@ def spoken(item: Item) -> str | None:
     value = amount(item.memory)
     if value is None or item.memory.attribute != "dose":
         return value
-    return " ".join(_SPOKEN.get(word.lower(), word) for word in value.split())
+    words = value.split()
+    return " ".join(word if before.lower() in _COUNTS else _SPOKEN.get(word.lower(), word)  # "twice weekly"
+                    for before, word in zip(["", *words], words))
 
 
 def find(question: str, packet: Packet, names: Names = no_names) -> Finding:
@@ -325,7 +328,10 @@ def _check(view: _View, question: str, intent: Intent, named: list[str]) -> Find
         if has(r"^(is|are|does|do|did|has|have|was|were|any)\b", question):
             return Finding("yes", tuple(relatives))
         return Finding("; ".join(one_line(i.memory.text).rstrip(".") for i in relatives), tuple(relatives))
-    items = [i for i in view.slot(named, intent.attributes) or view.slot(named)]
+    items = view.slot(named, intent.attributes) or view.slot(named)
+    if "dose" in intent.attributes and "allergy" not in intent.attributes:  # being allergic to a drug is not taking it
+        items = [i for i in items if i.memory.attribute != "allergy"]
+        relatives = [i for i in relatives if i.memory.attribute != "allergy"]
     if not items:
         return Finding("no, a relative does", tuple(relatives)) if relatives else Finding(missing)
     if has(r"mention|record|document|\bever\b|history of", question) and not has(r"\b(now|current|still)", question):

@@ -31,7 +31,8 @@ _KINDS: tuple[tuple[str, str], ...] = (
 )
 _ATTRIBUTES: tuple[tuple[str, str], ...] = (
     ("allergy", r"allerg|\breact"),
-    ("dose", r"\bdos(e|es|ed|age|ages|ing)\b|how much|strength|milligram|\bmg\b|\b(take|takes|taking|prescribed)\b"),
+    ("dose", r"\bdos(e|es|ed|age|ages|ing)\b|how much|strength|milligram|\bmg\b|\b(take|takes|taking|prescribed)\b"
+             r"|^(and )?(is|are|was|were) (.*\bgiven\b|(\w+ ){1,4}on\b)|^(and )?(does|do|did|has) .*\breceiv"),
     ("plan", r"interval|how often|how frequent|schedule|appointment"),
     ("preference", r"prefer|wish|choice|would like"),
     ("procedure", r"surg|operat|procedure|implant"),

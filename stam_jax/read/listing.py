@@ -13,6 +13,7 @@ from stam_jax.graph.state import State
 from stam_jax.graph.transitions import Transition
 from stam_jax.graph.update import Update
 from stam_jax.graph.views import DateView, Why
+from stam_jax.read.render import claim
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 _WORDS = {"SUPERSEDED": "replaced by", "RESTATED": "said again by", "CORRECTED": "corrected by", "RESOLVED": "ended by",
@@ -34,9 +35,12 @@ def when(memory: Memory) -> str:
 
 
 def summary(memory: Memory) -> str:
-    """Date, statement, what is special about it, and its id."""
+    """Date, statement, what was made of it ("lisinopril: stopped"), what is special about it, and its id."""
     notes = [] if memory.experiencer == "PATIENT" else [memory.experiencer.lower()]
-    notes += [] if memory.polarity == "AFFIRMED" else [memory.polarity.lower()]
+    if memory.concept is not None:  # a statement may name several: which one this is, and what it says of it
+        notes.append(clean(f"{memory.concept}: {claim(memory)}"))
+    elif memory.polarity != "AFFIRMED":
+        notes.append(memory.polarity.lower())
     notes += sorted(flag.replace("_", " ") for flag in memory.flags)
     return "  ".join((when(memory), clean(memory.text) + (f" [{', '.join(notes)}]" if notes else ""), memory.mid))
 

@@ -16,6 +16,8 @@ from stam_jax.read.packet import Item, Past
 
 _LABELS = {"SUPERSEDED": "superseded by", "CORRECTED": "corrected to", "RESTATED": "restated by",
            "PRIOR_STATE": "followed by", "RESOLVED": "resolved by", "EXPIRED": "ended by", "ENDED": "ended by"}
+_NEGATED = {"dose": "stopped", "status": "not present", "allergy": "no allergy", "plan": "called off"}
+_PLAIN = {"status": "present", "plan": "planned", "procedure": "done", "allergy": "allergic", "dose": "taken"}
 
 
 def one_line(text: str) -> str:
@@ -27,7 +29,20 @@ def amount(m: Memory) -> str | None:
     """Value with its unit, named once: "850 mg bid", "8.1 %"."""
     if m.value is None:
         return None
-    return m.value if m.unit is None or m.unit in m.value else f"{m.value} {m.unit}"
+    return m.value if m.unit is None or m.unit.casefold() in m.value.casefold() else f"{m.value} {m.unit}"
+
+
+def claim(m: Memory) -> str:
+    """What a memory says of its concept, in a few words: "850 mg bid", "stopped", "present (uncertain)"."""
+    if m.polarity == "NEGATED":
+        return _NEGATED.get(m.attribute or "", f"not: {m.value}" if m.value else "denied")
+    value = amount(m) or (_PLAIN.get(m.attribute or "") if m.concept else None) or _short(m.text)
+    return f"{value} ({m.polarity.lower()})" if m.polarity in ("UNCERTAIN", "CONDITIONAL") else value
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 48 else text[:47].rstrip() + "…"
 
 
 def said(m: Memory, of: Memory) -> str:

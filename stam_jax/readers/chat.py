@@ -22,7 +22,7 @@ from stam_jax.graph.clinical_time import entry_date
 from stam_jax.graph.memory import Entry
 from stam_jax.readers.json_document import Document
 from stam_jax.readers.text import load
-from stam_jax.write.turns import machine
+from stam_jax.write.turns import label, machine
 
 _DATE_LINE = re.compile(r"\[([^\]]+)\][ \t]*")
 _TURN = re.compile(r"(?![-*•–>] |\d+[.)] )(?P<speaker>[^\s:][^:\n]{0,39}):[ \t]+(?P<said>\S.*)")
@@ -87,6 +87,8 @@ def _session(raw: Any, where: str, patient: str, number: str, left_out: Counter[
             speaker = role
         if not isinstance(speaker, str):
             raise RecordError(f"got {type(speaker).__name__}, expected a string", field=f"{at}.role")
+        if not (speaker := " ".join(speaker.split())):
+            raise RecordError("got an empty string", field=f"{at}.role")
         if (who := machine(speaker)) in ("system", "tool") or (said is None and "tool_calls" in message):
             left_out[f"{'system' if who == 'system' else 'tool'}_turn"] += 1
             continue
@@ -112,7 +114,7 @@ def _lines(text: str, patient: str, path: str, left_out: Counter[str]) -> Iterat
     def entry() -> Iterator[Entry]:
         if turns:
             left_out.update(f"{who}_turn" for s, _ in turns if (who := machine(s)) in ("system", "tool"))
-            kept = [(_named(s), said) for s, said in turns if machine(s) not in ("system", "tool")]
+            kept = [(_named(s), said) for s, said in turns if said and machine(s) not in ("system", "tool")]
             yield Entry.of(patient, f"{os.path.basename(path)}:{begun}", "dialogue", dialogue(kept), date=date,
                            author_role="dialogue")
 
@@ -124,6 +126,8 @@ def _lines(text: str, patient: str, path: str, left_out: Counter[str]) -> Iterat
                 date = entry_date(heading[1].strip())
             except RecordError as e:
                 raise RecordError(e.message, file=path, line=number, field="date") from None
+        elif turn := label(line):
+            turns.append(turn)
         elif turn := _TURN.fullmatch(line):
             turns.append((turn["speaker"], turn["said"]))
         elif line.strip() and turns:

@@ -5,7 +5,8 @@ import json
 import os
 from typing import Any
 
-from core_jax.records import RecordError
+from core_jax.records import RecordError, strict_json
+from stam_jax.graph import canonical
 
 _NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object", bool: "true or false"}
 
@@ -18,13 +19,15 @@ class Document:
         try:
             with open(self.path, "rb") as f:
                 text = f.read().decode("utf-8-sig")
-            self.root: Any = json.loads(text)
+            self.root: Any = strict_json(text)
         except UnicodeDecodeError as e:
             raise RecordError(f"not valid UTF-8 at byte {e.start}", file=self.path) from None
         except json.JSONDecodeError as e:
             raise RecordError(f"not valid JSON: {e.msg} at column {e.colno}", file=self.path, line=e.lineno) from None
         except RecursionError:
             raise RecordError("nested too deep", file=self.path) from None
+        except ValueError as e:
+            raise RecordError(str(e), file=self.path) from None
         except OSError as e:
             raise RecordError(e.strerror or str(e), file=self.path) from None
 
@@ -46,3 +49,12 @@ class Document:
                 return None
             self.fail("missing", at)
         return self.check(item[name], kind, at)
+
+    def text(self, item: Any, name: str, where: str = "") -> str:
+        """Field `name`: a string that says something, and can be hashed and written again."""
+        value = self.get(item, name, str, where)
+        try:
+            canonical.text(value, f"{where}.{name}" if where else name)
+        except RecordError as e:
+            self.fail(e.message, e.field)
+        return value

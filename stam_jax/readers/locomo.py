@@ -48,12 +48,12 @@ def samples(path: str | os.PathLike) -> Iterator[Sample]:
     seen: set[str] = set()
     for i, raw in enumerate(document.check(document.root, list, "the document")):
         where = f"[{i}]"
-        patient = document.get(raw, "sample_id", str, where)
+        patient = document.text(raw, "sample_id", where)
         if patient in seen:
             document.fail(f"{patient!r} stands twice", f"{where}.sample_id")
         seen.add(patient)
         talk = document.get(raw, "conversation", dict, where)
-        numbers = sorted(int(m[1]) for name in talk if (m := re.fullmatch(r"session_(\d+)", name)))
+        numbers = sorted(int(m[1]) for name in talk if (m := re.fullmatch(r"session_([0-9]{1,9})", name)))
         if not numbers:
             document.fail("no session_<number>", f"{where}.conversation")
         turns: set[str] = set()
@@ -108,13 +108,16 @@ def _questions(document: Document, raw: dict, where: str, patient: str) -> Itera
         category = document.check(item, dict, at).get("category")
         if not (category.strip() if isinstance(category, str) else type(category) is int and 1 <= category <= 5):
             document.fail(f"got {category!r:.60}, expected 1 to 5, or the name of a type", f"{at}.category")
+        if isinstance(category, str):
+            document.text(item, "category", at)
         answer = item.get("answer")
         if category in ADVERSARIAL and item.get("adversarial_answer") is not None:
             answer = item["adversarial_answer"]
         if not isinstance(answer, (str, int, float)) or isinstance(answer, bool):
             document.fail(f"got {type(answer).__name__}, expected a string or a number", f"{at}.answer")
+        document.text({"answer": str(answer)}, "answer", at)
         evidence = document.get(item, "evidence", list, at, optional=True) or []
         for k, name in enumerate(evidence):
             document.check(name, str, f"{at}.evidence[{k}]")
         said = tuple(dict.fromkeys(n for e in evidence for n in re.findall(r"D\d+:\d+", e) or [e]))
-        yield Question(f"{patient}/{j}", document.get(item, "question", str, at), str(answer), category, said)
+        yield Question(f"{patient}/{j}", document.text(item, "question", at), str(answer), category, said)

@@ -7,6 +7,7 @@ distractor session (`noise_id`, `noise_family_id`) has no date; its first line s
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -100,7 +101,7 @@ def personas(folder: str | os.PathLike, *, language: str = "en", noise: bool = F
         names = [own]
     else:
         names = os.listdir(folder) if os.path.isdir(folder) else []
-    found = sorted((int(m[1]), name) for name in names if (m := re.fullmatch(r"persona_(\d+)", name)))
+    found = sorted((int(m[1]), name) for name in names if (m := re.fullmatch(r"persona_([0-9]{1,9})", name)))
     if not found:
         raise RecordError("no folder persona_<number> in it", file=folder)
     for _, name in found:
@@ -162,7 +163,7 @@ def _queries(document: Document, known: set[int | None]) -> Iterator[Query]:
         if session not in known:
             document.fail(f"session {session} is not among the dialogues", f"{where}.session_id")
         answers = tuple(
-            Answer(document.get(a, "content", str, f"{where}.answers[{j}]"),
+            Answer(document.text(a, "content", f"{where}.answers[{j}]"),
                    document.get(a, "is_correct", bool, f"{where}.answers[{j}]"),
                    document.get(a, "explanation", str, f"{where}.answers[{j}]", optional=True) or "")
             for j, a in enumerate(document.get(raw, "answers", list, where)))
@@ -172,5 +173,8 @@ def _queries(document: Document, known: set[int | None]) -> Iterator[Query]:
         evidence = dict.fromkeys(
             n for j, p in enumerate(points)
             if (n := document.get(p, "session_id", int, f"{where}.source_key_points[{j}]", optional=True)) is not None)
-        yield Query(document.get(raw, "query_id", str, where), session, kind, document.get(raw, "question", str, where),
-                    answers, tuple(evidence), document.get(raw, "metadata", dict, where, optional=True) or {})
+        metadata = document.get(raw, "metadata", dict, where, optional=True) or {}
+        told = json.dumps([metadata, [a.explanation for a in answers]], ensure_ascii=False)
+        document.text({"metadata": told}, "metadata", where)
+        name, question = (document.text(raw, field, where) for field in ("query_id", "question"))
+        yield Query(name, session, kind, question, answers, tuple(evidence), metadata)

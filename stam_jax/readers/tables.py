@@ -155,7 +155,7 @@ def _patient(subject: str, tables: dict[str, _Table], titles: Titles, labels: di
     days: dict[tuple[str, int], list[_Told]] = {}
     for item in told:
         days.setdefault((item[1] or "", places[item[0]]), []).append(item)
-    for (day, place), items in sorted(days.items()):
+    for (day, _), items in sorted(days.items()):
         kind = items[0][0]
         lines, seen = [], Counter()
         for _, _, line in items:

@@ -16,6 +16,7 @@ _NONE = re.compile(
     r"\bnot allergic to any\w*|\bno (?:history of )?(?:drug|medication) allergies"
     r"|\ballergies: ?(?:none|nil|nkda)|(?:do not|don't) have any (?:known )?(?:drug )?allergies"
 )
+_OTHERWISE = re.compile(r"\b(?:otherwise|other than|except|apart from|aside from|besides|else)\b")  # "NKDA otherwise"
 _ALLERGY = re.compile(
     r"\b(?:avoid\w*|contraindicat\w+|steer clear|(?:do not|don't|never|must not|should not|shouldn't|not to)"
     r" (?:be )?(?:give|given|receive|prescribe|administer|use|have))\b(?=.{0,80}\b(?:anaphyla|hives|angioedema|rash"
@@ -133,14 +134,15 @@ _NOT_REACTION = re.compile(
     r"\b(?:unknown|allerg\w*|intoleran\w*|severe|mild|moderate|high|low|date|patient|reactions?|avoid|list\w*|confirmed"
     r"|noted|updated|reviewed|none|nil|see|per|reported|verified|unclear|unspecified|added|removed|active|drug|food"
     r"|medications?|entered|record|chart|please|she|he|i|her|his|my|it|this|which|that|childhood|corrected|changed"
-    r"|correction|antibiotics?|class|not|no|now|also|is|was|are|documented|known|issues?|problems?|problem|trouble)\b"
+    r"|correction|attribut\w*|due|caus\w*|relat\w*|thought|felt|likely|prob\w*|blam\w*|antibiotics?|class|not|no|now"
+    r"|also|is|was|are|documented|known|issues?|problems?|problem|trouble)\b"
 )
 
 
 def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozenset[int]]:
     """Drafts, the places whose names are reactions or allergens, and the starts of drug names that are allergens."""
     text = scene.text
-    if none := _NONE.search(text):
+    if (none := _NONE.search(text)) and not (_OTHERWISE.search(text) and _agents(scene)):
         start, end = _item(scene, none.start(), none.end())
         return (
             [
@@ -159,6 +161,8 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
         )
     listed = scene.sentence.section == "allergy"
     word = _ALLERGY.search(text)
+    if word is not None and word.group() in ("reaction", "reactions"):  # the stronger word may follow
+        word = next((m for m in _ALLERGY.finditer(text) if m.group() in ("allergy", "allergic", "allergies")), word)
     agents = _agents(scene)
     reactions = [
         r
@@ -236,6 +240,7 @@ def allergies(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]], frozens
             )
         )
     places = [(r.start(), r.end()) for r in reactions] + [(a.start, a.end) for a in agents]
+    places += [(m.start, m.end) for m in scene.of_kind("problem") if any(text[m.start:m.end] == d.value for d in out)]
     stopped = cues.STOP.search(text) is not None and word is not None and "intoler" in word.group()
     return out, places, frozenset() if stopped else frozenset(a.start for a in agents)
 

@@ -39,7 +39,7 @@ _INFORMANT_BEFORE = re.compile(
     r"|brought (?:in |here )?by|cared for by|told|contact|"
     r"notify|via|through|with|w/|visit(?:ed|s|ing)?|from|by|help of|assist(?:ed|ance) (?:by"
     r"|of)|supervised by|to|care of|cares? for|caring for|ask)"
-    r"(?: (?:a|an|the|his|her|my|your|their|elderly|one|both|two|three|adult|and))*[ ]*)$"
+    r"(?: (?:a|an|the|his|her|my|your|their|elderly|one|both|two|three|adult|and|pt'?s|patient'?s))*[ ]*)$"
 )
 _INFORMANT_AFTER = re.compile(
     r"[ ,]*(?:\([a-z ]{1,20}\) )?(?:(?:who|also|has|have|had|is|was|and|today"
@@ -196,6 +196,12 @@ HYPOTHETICAL = re.compile(
     r"\blearn about\b|\bhandout\b|\bresearch\b|\bvaccin\w+|\bunless\b|\bto reduce the (?:risk|chance)\b"
 )
 
+WARNED = (  # directly before what must not be given
+    r"\b(?:avoid(?:s|ing)?|(?:do not|don't|never|must not|mustn't|should not|shouldn't|not to) (?:be )?"
+    r"(?:give|given|prescribe|prescribed|receive|administer|administered|have)) (?:(?:the|any|all|oral|iv|further|more"
+    r"|other|giving|prescribing|using|taking|use of) )*"
+)
+
 # ---- polarity of problems ----------------------------------------------------------------------------------------
 
 _TERMINATOR = re.compile(
@@ -261,7 +267,10 @@ _NEGATED_AFTER = re.compile(
     r"|not (?:found|seen|present|detected|identified|demonstrated|confirmed|supported|recurred|come back|returned"
     r"|visuali[sz]ed|evident|noted|reported|there|felt to be|what|it)|"
     r"hasn't (?:come back|recurred|returned)|has not (?:recurred|come back|returned)|cured|over(?: now| with)?(?=$"
-    r"|[\s,.;])(?! (?:\d|again))|none|never(?: smoke[rd]?)?\b(?! resolv| went| clear)|non-?smoker|former smoker"
+    r"|[\s,.;])(?! (?:\d|again|the|a\b|an\b|one|two|three|four|five|six|seven|eight|nine|ten|several|some|many|past"
+    r"|last|few"
+    r"|recent|time|about|around|approx\w*|days|weeks|months|years|his|her|my|night))|none"
+    r"|never(?: smoke[rd]?)?\b(?! resolv| went| clear)|non-?smoker|former smoker"
     r"|a thing of the past|behind (?:him|her|me|us)|no more|no$|no longer$|not anymore|any ?more|disproven|disproved"
     r"|refuted|history: none|did not (?:recur|return)|better and gone|dissipated|lifted|"
     r"faded(?: away)?|eradicated|quiet now|all gone|finished|completely better|fully better|100% better"
@@ -317,7 +326,8 @@ _UNCERTAIN_AFTER = re.compile(
     r"^[\s,:()\-–—]{0,4}(?:(?:is|are|remains?|was|still|also|being|has|have|been|a|an|as|the|very|strongly|highly|at"
     r"|least|now|felt|thought|to|be|not|yet|considered|seems?|appears?|only|just|high|low|on|in|our|top"
     r"|of|our|my|very much|list|currently)[\s]+){0,5}?"
-    r"(?:possible|possibly|suspected|suspicion|probable|likely(?! (?:due|caused|from|secondary|related|because|a side"
+    r"(?:possible|possibly|suspected|suspicion|probable|(?:less|not|low) (?:likely|likelihood|probability)"
+    r"|likely(?! (?:due|caused|from|secondary|related|because|a side"
     r"|triggered|attribut\w+|a reaction|precipitated|induced|the result|as a result))|questionable|can(?:not| ?not"
     r"|'t) be (?:excluded|ruled out)|(?:ruled out|excluded) yet|worked up|differential|under (?:consideration"
     r"|investigation|evaluation)|"
@@ -327,7 +337,7 @@ _UNCERTAIN_AFTER = re.compile(
     r"|evaluated)"
     r"|in the frame|not certain|uncertain|unproven|not (?:yet )?(?:been )?(?:proven|established|confirmed yet)"
     r"|yet to be (?:confirmed|proven|excluded|ruled out)|awaiting (?:confirmation|test|results?|scan))\b|queried"
-    r"|unconfirmed|\?|work-?up (?:pending|ordered"
+    r"|unconfirmed|\?(?!\w)|work-?up (?:pending|ordered"
     r"|underway|in progress|planned|sent)|to be (?:ruled out|excluded|confirmed)|needs to be (?:ruled out|excluded"
     r"|confirmed)|(?:must|has to|should) be (?:ruled out|excluded)|not (?:yet )?(?:been )?(?:formally |fully "
     r"|definitively )?(?:ruled out|excluded))"

@@ -7,16 +7,18 @@ import re
 from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.classes import CLASS
-from stam_jax.rules.lexicon import Mention
+from stam_jax.rules.intent import SWITCH, begins, day_ahead, paused
+from stam_jax.rules.lexicon import NOT_A_DRUG, Mention
 from stam_jax.rules.quantities import COUNTED, Amount, Word, amounts, frequencies, plain
 from stam_jax.rules.scene import Scene
 from stam_jax.write.writer import Draft
 
-_SWITCH = re.compile(
-    r"\b(?:switch|chang|convert|transition|rotat|cross-?taper|replac|substitut|swap|exchang|mov(?:e"
-    r"|ed|ing)\b|trad(?:e|ed|ing)\b)\w*"
-)
 _TO = re.compile(r"\b(?:to|onto|over to|with|by|for|into)\b[^,;]{0,25}$")
+_SWITCHED_IT = re.compile(  # "ramipril gave me a cough, so they swapped it for losartan"
+    rf"{SWITCH.pattern} (?:(?:it|this|that|them|him|her|me|you|over|out|up) ){{1,3}}(?:to|onto|with|by|for|into)"
+    r" (?:(?:the|an?|some|oral|iv|generic|new|his|her|my|low[- ]dose) ){0,2}$"
+)
+_ARROW = re.compile(r"(?:-{1,2}>|→|=>) ?(?:(?:iv|po|oral|to|on|start|started|switched|changed|now|then) ){0,3}$")
 _PASSIVE = re.compile(
     r"\b(?:replaced (?:by|with)|switched (?:over )?to|changed (?:over )?to|swapped (?:for|with|to)"
     r"|exchanged for|gave way to|converted to|transitioned to|substituted (?:by|with)"
@@ -41,9 +43,9 @@ _PAST_USE = re.compile(
     r"|years ago|tried (?:and failed )?|failed|prior trial|history of)\b"
 )
 _SMALL_WORDS = re.compile(r"\b(?:and|the|his|her|your|my|also|both|then|as|well|with)\b")
-_ABBREVIATED = re.compile(
-    r"(?:^|[,;:(+/&] ?|\b(?:and|plus) )(?!(?:MR|XR|XL|SR|ER|IR|LA|EC|CR|DR|PO|IV|IM|SC|SL|INH|NEB|PR|TOP|OD|BD|TDS"
-    r"|QDS|QD|BID|TID|QID|HS|AM|PM|PRN|RX|MAX|LOW|NOW)\b)[A-Z][A-Z0-9]{1,3} $"
+_UNKNOWN = re.compile(  # a name directly before an amount that no list has: "XYZ ", "Trelegy "
+    r"(?:^|[,;:(+/&] ?|\b(?:and|plus) )(?:(?!(?:MR|XR|XL|SR|ER|IR|LA|EC|CR|DR|PO|IV|IM|SC|SL|INH|NEB|PR|TOP|OD|BD|TDS"
+    r"|QDS|QD|BID|TID|QID|HS|AM|PM|PRN|RX|MAX|LOW|NOW)\b)[A-Z][A-Z0-9]{1,3}|(?P<name>[A-Z][a-z]{3,})) $"
 )
 _REASON = re.compile(
     r"\b(?:given|because of|(?:while|whilst|when|since|as)(?: (?:also|still|already|now|she|he|they|pt|patient|is"
@@ -69,7 +71,7 @@ _LATER = re.compile(
     r" (?:to )?(?:stop|discontinue)\b"
 )
 _INTENDED = re.compile(
-    r"\b(?:he|she|they|pt|patient) (?:is |are )?(?:plans|planning|wants?|hop(?:es?|ing)|intend(?:s|ing)?"
+    r"\b(?:i|we|he|she|they|pt|patient) (?:is |are |am )?(?:plans?|planning|wants?|hop(?:es?|ing)|intend(?:s|ing)?"
     r"|wish(?:es|ing)?|keen) to (?:stop|discontinue|come off|cease|withdraw)$"
 )
 _APART = re.compile(
@@ -79,8 +81,8 @@ _APART = re.compile(
 _DAY_OF_PLAN = re.compile(r"[12][0-9]{3}$|^[12][0-9]{3}-|/[0-9]{2,4}$")
 _TAKEN = re.compile(  # the list of what someone says to take
     r"(?:[a-z]{2,12}: )?(?:my (?:meds|medications|medicines|pills|tablets|drugs) (?:are|include)\b"
-    r"|(?:(?:right now|currently|at the moment|well|yes|so|ok|okay|hi|hello),? )?(?:i|he|she|we|patient|pt)(?:'m| am| is"
-    r"|'s)?(?: (?:currently|still|just|only|also|now))? (?:takes?|taking|on|uses?)\b)"
+    r"|(?:(?:right now|currently|at the moment|well|yes|so|ok|okay|hi|hello),? )?(?:i|he|she|we|patient|pt)(?:'m| am"
+    r"| is|'s)?(?: (?:currently|still|just|only|also|now))? (?:takes?|taking|on|uses?)\b)"
 )
 _AT_NEXT = re.compile(
     r"\b(?:at|on|from) (?:the |her |his |our |your )?next (?:visit|review|appointment|refill|clinic)\b"
@@ -90,7 +92,21 @@ _OWN_CLAUSE = re.compile(
 )
 _SHARED = re.compile(r"[ ,]*(?:and|&|\+|,|/)[ ]*(?:(?:the|his|her|my|your|also|both) )*")
 _LABEL = re.compile(r" ?[:(–-] ?")
-_PRN = re.compile(r"\b(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)\b")
+_BEFORE_AMOUNT = re.compile(r"(?<![\w'])([a-z][a-z-]{2,}) (?:(?:iv|im|sc|po|inh|neb) )?$")
+_CLAUSE = re.compile(
+    r"(?:[,;(] ?| -+ ?|\b(?:and|then|with) )(?:(?:and|then|to|we|will|plan|planned|planning|aim|aiming|can|may|please"
+    r"|a|gradually"
+    r"|slowly) )*"
+)
+_AS_NEEDED = r"(?:prn|as needed|as required|p\.r\.n\.?|when needed|as necessary)"
+_PRN = re.compile(rf"\b{_AS_NEEDED}\b")
+_TAKEN_PRN = re.compile(  # without how much: "salbutamol prn", "salbutamol inhaler as needed"
+    r"(?: (?:inhalers?|mdi|nebs?|nebuli[sz]ers?|nebules?|spray|cream|ointment|gel|tablets?|tabs?|syrup|drops|lozenges?"
+    rf"|iv|po|sl|sc|pr))*,? \(?{_AS_NEEDED}(?!\w)"
+)
+_NOT_TAKEN = re.compile(
+    r"\b(?:avoid\w*|without|instead of|rather than|consider\w*|could|might|may|declin\w*|refus\w*|off)\b"
+)
 
 
 _IN_GRAMS = frozenset({"penicillin antibiotic", "cephalosporin", "glycopeptide", "aminoglycoside"})
@@ -126,10 +142,37 @@ def doses(scene: Scene, before: Mention | None, allergens: frozenset[int]) -> li
     parts = _parts(scene, drugs)
     action = None
     for start, end, drug, role in parts:
-        draft, action = _one(scene, start, end, drug, role, action, len(parts) == 1)
-        if draft is not None:
-            found.append(draft)
+        cut = _later_clause(scene, start, end, drug) if role is None else None
+        alone = len(parts) == 1 and cut is None
+        draft, action = _one(scene, start, cut or end, drug, role, action, alone, cut is not None)
+        found += [] if draft is None else [draft]
+        planned = None if cut is None else _planned(scene, cut, end, drug)
+        found += [] if planned is None else [planned]
     return found
+
+
+def _later_clause(scene: Scene, start: int, end: int, drug: Mention) -> int | None:
+    """Where a clause begins that changes the dose before it later or under a condition: "2.5 mg daily, increase to 5 mg
+    in 2 weeks if tolerated"."""
+    text = scene.text
+    for m in _CLAUSE.finditer(text, drug.end, end):
+        change = cues.CHANGE.match(text, m.end())
+        if change is None or _value(scene, start, m.start(), drug, None)[1] is None:
+            continue
+        last = next((text.find(c, change.end(), end) for c in ",;" if c in text[change.end():end]), end)
+        far = any(day_ahead(scene, t) is not None for t in scene.times if change.end() <= t.start < last)
+        if far or any(p.search(text, change.end(), last) for p in (_AT_NEXT, _LATER, cues.IF)):
+            return m.start()
+    return None
+
+
+def _planned(scene: Scene, start: int, end: int, drug: Mention) -> Draft | None:
+    """What a clause plans for a drug that was named before it."""
+    amount, value = _value(scene, start, end, Mention("drug", drug.concept, start, start, drug.known), None)
+    return None if value is None else scene.draft(
+        start, end, about=drug.concept, kind="PLAN", concept=drug.concept, attribute="dose", value=value,
+        unit=amount.unit if amount else None, polarity="CONDITIONAL",
+        experiencer=scene.experiencer(drug.start, drug.end))
 
 
 def _distinct(text: str, drugs: list[Mention]) -> list[Mention]:
@@ -196,13 +239,15 @@ def _next(cuts: list[int], i: int) -> int:
 def _switched(text: str, a: Mention, b: Mention) -> Mention | None:
     """Which of two neighbours the other one replaces, if any."""
     before, between = text[max(0, a.start - 60):a.start], text[a.end:b.start]
+    if len(between) > 120:
+        return None
+    if _SWITCHED_IT.search(between) or _ARROW.search(between):
+        return a
     if len(between) > 90:
         return None
     if re.search(r"\bfrom\b[^,;]{0,25}$", before) and _TO.search(between):
         return a
-    verb = None
-    for verb in _SWITCH.finditer(before):
-        pass
+    verb = next(reversed(list(SWITCH.finditer(before))), None)
     if (
         verb is not None
         and len(before) - verb.end() < 25
@@ -218,9 +263,10 @@ def _switched(text: str, a: Mention, b: Mention) -> Mention | None:
 
 
 def _one(
-    scene: Scene, start: int, end: int, drug: Mention, role: str | None, inherited: str | None, alone: bool
+    scene: Scene, start: int, end: int, drug: Mention, role: str | None, inherited: str | None, alone: bool, cut: bool
 ) -> tuple[Draft | None, str | None]:
-    """The draft of one drug from [start, end) of the sentence, and what was done to it."""
+    """The draft of one drug from [start, end) of the sentence, and what was done to it. cut: a later clause follows,
+    whose conditions are its own."""
     text, concept = scene.text, drug.concept
     part = text[start:end]
     experiencer = scene.experiencer(drug.start, drug.end)
@@ -228,16 +274,21 @@ def _one(
     context = cues.CONTEXT_BEFORE.search(text, max(0, drug.start - 70), drug.start) is not None
     another = _stop_of_another(text, start, end, drug)
     context = context or another
+    if _ASKED.search(text, max(0, drug.start - 60), drug.start) or text[drug.start - 1:drug.start] == "?":
+        return None, None
     amount, value = _value(scene, start, end, drug, role)
     if amount is not None and _of_either(scene, drug, amount):
         amount = value = None
     stopped = not another and _stopped(scene, start, end, drug, context)
-    bound = cues.conditional(text, start, end, max(drug.end, amount.end if amount else 0))
+    bound = cues.conditional(text[:end] if cut else text, start, end, max(drug.end, amount.end if amount else 0))
     if _change_ahead(scene, start, amount):
         change = cues.CHANGE.search(text, start, amount.start)
         now, held = _value(scene, start, change.start(), drug, role) if drug.end <= change.start() else (None, None)
         bound = bound or held is None
         amount, value = (amount, value) if held is None else (now, held)
+    ahead = begins(scene, start, end) if role is None else begins(scene, 0, len(text))
+    if ahead is not None and (role is not None or not stopped):
+        bound = True
     if role == "old":
         stopped = True
     elif role == "new":
@@ -246,7 +297,7 @@ def _one(
     if stopped and value is not None and role != "old":
         began = max((m.start() for m in cues.START.finditer(part)), default=-1)
         ended = max((m.start() for m in cues.STOP.finditer(part)), default=-1)
-        if began > ended >= 0 or "instead" in part and began >= 0:
+        if began > ended >= 0 and ahead is None or "instead" in part and began >= 0:
             stopped = False
     bare = (
         role is None
@@ -257,14 +308,19 @@ def _one(
     )
     if bare and not stopped and inherited == "stop":
         stopped = True
+    if not stopped and _WARNED.search(text, 0, drug.start):
+        return None, None
     ends = _end_ahead(scene, start, end, drug) if stopped and role is None else None
     stopped = stopped and (ends is None or value is None)
     if stopped:
         if bound or ends is not None:
-            return scene.draft(start, end, kind="PLAN", polarity="CONDITIONAL", **fields), "stop"
-        time = scene.time(start, end, "past") or scene.time(0, len(text), "past")
+            when = ahead or ends or None
+            return scene.draft(start, end, kind="PLAN", polarity="CONDITIONAL", time=when, **fields), "stop"
+        pause = paused(scene, start, end)
+        time = pause or scene.time(start, end, "past") or scene.time(0, len(text), "past")
+        kind = "EVENT" if pause is None else "STATE"
         return (
-            scene.draft(*_span(scene, start, end, alone), kind="EVENT", polarity="NEGATED", time=time, **fields),
+            scene.draft(*_span(scene, start, end, alone), kind=kind, polarity="NEGATED", time=time, **fields),
             "stop",
         )
     if value is not None:
@@ -276,11 +332,13 @@ def _one(
                     value=value,
                     unit=amount.unit if amount else None,
                     polarity="CONDITIONAL",
+                    time=ahead,
                     **fields,
                 ),
                 "start",
             )
-        past = _PAST_USE.search(text, max(0, start), drug.end + 60)
+        past = _PAST_USE.search(text, max(0, start), drug.end + 60) or (
+            _ONE_GIVEN.search(part) and not re.search("[a-z]", value.removeprefix(str(amount)) if amount else value))
         time = _dose_time(scene, start, end, alone, drug) if ends is None else f"until {ends}" if ends else None
         if (
             past
@@ -296,6 +354,8 @@ def _one(
             ),
             "start",
         )
+    if _RESUMED.search(part) and cues.STOP.search(part) and not bound and not context and role is None:
+        return scene.draft(*_span(scene, start, end, alone), **fields), "start"
     begun = cues.START.search(part)
     takes = cues.TAKES.search(part)
     if (
@@ -313,6 +373,16 @@ def _one(
             scene.draft(*_span(scene, start, end, alone), time=_dose_time(scene, start, end, alone, drug), **fields),
             "listed",
         )
+    prn = (
+        _TAKEN_PRN.match(text, drug.end, end)
+        and role is None
+        and not (bound or context or drug.end == drug.start)
+        and not _FREE_OF_DOSE.search(_PRN.sub("", part))
+        and not _NOT_TAKEN.search(part)
+        and not _PAST_USE.search(text, start, end)
+    )
+    if prn:
+        return scene.draft(start, end, **fields), "listed"
     if bare and not bound and (inherited == "listed" or inherited == "start" and _TAKEN.match(text, 0, drug.start)):
         return scene.draft(start, end, **fields), "listed"
     if role == "new" and not bound:
@@ -320,6 +390,18 @@ def _one(
     return None, None
 
 
+_ASKED = re.compile(
+    r"\b(?:ask(?:s|ed|ing)?|enquir\w+|inquir\w+|question\w*|quer(?:y|ies|ied)|wonder\w*|read|heard|worr(?:y|ied|ies)"
+    r"|talk\w*|curious)(?: (?:me|him|her|you|them|us|the (?:doctor|gp|nurse|pharmacist)))? (?:more )?about"
+    r"(?: (?:the|his|her|my|your|having|taking|trying|going on|starting|getting|being put on))* $"
+)
+_WARNED = re.compile(rf"{cues.WARNED}$")
+_ONE_GIVEN = re.compile(  # "given 5 mg once", "300 mg stat"
+    r"\b(?:given|received|administered|gave (?:him|her|me|the patient))\b[^;.]{0,60}?"
+    r"(?:\bonce\b(?! (?:a|per|every|each|daily|weekly|nightly|monthly|in the))|\b(?:a |one )?single dose|\bone dose\b"
+    r"|(?<!\w)[x×] ?1(?![0-9/.])|\bon admission|\bin (?:the )?(?:ed|er|a&e|ambulance|emergency department|theatre"
+    r"|recovery)\b)|\b(?:stat|once only|one[- ]off)\b"
+)
 _FREE_OF_DOSE = re.compile(
     r"\b(?:discuss\w*|question\w*|side effects?|refill\w*|ask\w*|benefits?|risks?|adheren\w+"
     r"|complian\w+|dose|education|increase|decrease|"
@@ -367,7 +449,7 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
     if cues.OFF.search(text[:drug.start]) and not context:
         return True
     if scene.sentence.section == "stopped":
-        return True
+        return not context
     denied = [(m.start(), m.end()) for m in cues.NOT_STOP.finditer(part)]
     for m in cues.STOP.finditer(part):
         if start + m.end() <= drug.start:
@@ -377,6 +459,10 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
             if _OWN_CLAUSE.search(text, start + m.end(), drug.start):
                 continue
         if any(a <= m.start() < b for a, b in denied):
+            continue
+        if start + m.end() <= drug.start and _ARROW.search(text[start + m.end():drug.start]):
+            continue  # what stands before an arrow was stopped
+        if _RESUMED.search(part, m.end()):
             continue
         if any(t.way == "until" and t.start <= start + m.start() < t.end for t in scene.times):
             continue
@@ -418,6 +504,13 @@ def _stopped(scene: Scene, start: int, end: int, drug: Mention, context: bool) -
 
 
 
+_RESUMED = re.compile(  # "stopped it for a week but am back on it now"
+    r"\b(?:(?:am|is|are|'m|'s|now|went|gone|got) back (?:on|to taking)"
+    r"|(?<!not )(?<!never )(?<!n't )(?<!be )(?<!not been )(?:restarted|resumed)(?! (?:in|at|on|if|when|after|by|once))"
+    r"|started (?:it |them |taking it )?again|(?:am|is|are|'m|now) taking (?:it|them) again)\b"
+)
+
+
 def _end_ahead(scene: Scene, start: int, end: int, drug: Mention) -> str | None:
     """Of a stop that is only planned its date, or "" where it has none; None where it is of now or of the past."""
     text = scene.text
@@ -434,6 +527,8 @@ def _end_ahead(scene: Scene, start: int, end: int, drug: Mention) -> str | None:
             continue
         if re.match("since|from|starting|beginning", text[t.start:t.end]) or _APART.search(gap(t.start)):
             continue
+        if (words := day_ahead(scene, t)) is not None:
+            return words
         words = re.sub("^in ", "", t.words)
         when = resolve(f"until {words}", scene.date).end if t.way == "future" else resolve(words, scene.date).start
         if when is None:
@@ -570,10 +665,19 @@ def _own(scene: Scene, low: int, high: int, drug: Mention) -> tuple[int, int]:
             low = comma + 1
             return _own(scene, low, high, drug)
         if low + a.start >= drug.end and not scene.plain.isupper() and (
-            other := _ABBREVIATED.search(scene.plain, drug.end, low + a.start)
-        ):
+            other := _UNKNOWN.search(scene.plain, drug.end, low + a.start)
+        ) and not _common(other["name"]):
             return low, other.start()
     return low, high
+
+
+def _common(word: str | None) -> bool:
+    """Whether a word is none that could be a drug's name."""
+    if word is None:
+        return False
+    verbs = (cues.CHANGE, cues.START, cues.STOP, cues.TAKES)
+    low = word.lower()
+    return low in NOT_A_DRUG or low.endswith(("ly", "ing")) or any(v.fullmatch(low) for v in verbs)
 
 
 def _strange(text: str, start: int, end: int) -> bool:
@@ -729,9 +833,10 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
         found = [a for a in found if a.unit not in COUNTED]
     speaks = re.match(
         r"(?:no,? |yes,? |yeah,? |well,? |ok,? |okay,? |i'm |i've |i don't |i do not |not |and |so "
-        r"|then |now |sig:? |we'll |we will |will |let's |let us |i |they |please |he |she |patient |pt |the "
+        r"|then |now |down |up |back |sig:? |we'll |we will |will |let's |let us |i |they |please |he |she |patient "
+        r"|pt |the "
         r"|new |current |please )*(?:it|this|that|dose|dosage|medication|drug|pill|increas|decreas"
-        r"|reduc|rais|lower|cut|halv|doubl|"
+        r"|reduc|rais|lower|cut|halv|doubl|to (?=[0-9])|"
         r"titrat|uptitrat|stop|discontinu|d/c|hold|held|chang|take|taking|taken|restart|resum|one|now"
         r"|new dose|correct|should|actually|bump|taper|wean|still on|quit)\w*",
         text,
@@ -740,6 +845,8 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
         scene.mentions == () and any(a.unit not in COUNTED for a in found) and frequencies(text) and len(text) < 80
     ):
         return []
+    if found and (m := _BEFORE_AMOUNT.search(text, 0, found[0].start)) and not _common(m[1]) and not frequencies(m[1]):
+        return []  # of a drug that no list has
     ghost = Mention("drug", drug.concept, 0, 0, drug.known)
     fields = {
         "concept": drug.concept,
@@ -748,10 +855,12 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
         "about": drug.concept,
     }
     bound = cues.conditional(text, 0, len(text))
-    if found or cues.CHANGE.search(text):
+    if found or cues.CHANGE.search(text) or re.match("(?:down|up|back) to [0-9]", text):
         amount, value = _value(scene, 0, len(text), ghost, None)
-        if value is not None and (found or not cues.STOP.search(text)):
-            if bound or _change_ahead(scene, 0, amount):
+        goes_on = found or not cues.STOP.search(text) or _end_ahead(scene, 0, len(text), ghost) is not None
+        if value is not None and goes_on:
+            ahead = begins(scene, 0, len(text))
+            if bound or ahead is not None or _change_ahead(scene, 0, amount):
                 return [
                     scene.draft(
                         0,
@@ -760,6 +869,7 @@ def _carried(scene: Scene, drug: Mention) -> list[Draft]:
                         value=value,
                         unit=amount.unit if amount else None,
                         polarity="CONDITIONAL",
+                        time=ahead,
                         **fields,
                     )
                 ]

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 
 from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.graph.memory import Entry
-from stam_jax.rules import cues
+from stam_jax.rules import cues, vocabulary
 from stam_jax.rules.allergies import allergies
-from stam_jax.rules.classes import classes
+from stam_jax.rules.classes import classes, warnings, within
 from stam_jax.rules.doses import doses
 from stam_jax.rules.habits import habits
 from stam_jax.rules.lexicon import Mention
 from stam_jax.rules.measures import measures
-from stam_jax.rules.plans import appointments, monitoring, procedures
+from stam_jax.rules.plans import appointments, monitoring, procedures, vaccinations
 from stam_jax.rules.preferences import preferences
 from stam_jax.rules.problems import problems
 from stam_jax.rules.scene import Scene
 from stam_jax.rules.sentences import Sentence, sentences
-from stam_jax.rules.times import order_of
+from stam_jax.rules.times import order_of, time_words
 from stam_jax.rules.visits import VISIT, visits
 from stam_jax.write.writer import Draft, Extraction
 
+_DRUG_ALLERGENS = frozenset({
+    "penicillin", "sulfa drugs", "cephalosporins", "nsaids", "statins", "ace inhibitors", "macrolides",
+    "fluoroquinolones",
+})
 _LONGEST = 2000  # a sentence is cut there: nothing that speaks of one fact is longer
 _SAME = re.compile(
     r"(?:it|this|that|true|correct|actual|actually|should|the (?:true|correct|actual|right|real)|real"
@@ -38,6 +43,10 @@ _STRENGTH = re.compile(r"[0-9.]+ (?:mg|mcg|g|meq)")  # without how often
 _THEN = re.compile(
     r"\b(?:at (?:that|the) (?:time|point|stage)(?! of)|back then|in those days"
     r"|(?:at|on|during|by) that (?:visit|appointment|admission|consultation|occasion|date|day))\b"
+)
+_QUOTED = re.compile(r"(?<!\w)[\"“](?=\S)[^\"“”]{1,4000}[\"”]")
+_WRITTEN = re.compile(
+    r"[^.\"\n]{0,30}\b(?:wrote|written|writes|notes?|noted|records?|recorded|stated?|states|says?|said)\b"
 )
 _CHANGED = re.compile(
     r"(?:(?:so|therefore|hence|then|thus|now|have|has|we|i|he|she|was|were|been|will|this|it) )*"
@@ -60,6 +69,7 @@ def extract(entry: Entry) -> Extraction:
     last_drug: Mention | None = None
     asked: Scene | None = None
     told: list[Scene] = []
+    quoted = _quotations(entry, day_first)
     listed = 0  # items of a list of drugs in a row, after which "it" may be any of them
     for sentence in _merged(entry.text, _bounded(entry.text, sentences(entry.text))):
         scene = Scene.of(entry.text, sentence, entry.date, day_first)
@@ -67,10 +77,11 @@ def extract(entry: Entry) -> Extraction:
             out += _answered(entry, asked, scene)
             asked = None
         found = _signed(entry, out, _then(scene, _scene(scene, last_drug), told))
+        found = _of_its_day(scene, found, quoted)
         if told and (left := _left(entry, told[-1], scene, found)) is not None:
             out = [d for d in out if d.span[0] < left.span[0] or (d.concept, d.attribute) != (left.concept, "dose")]
             out.append(left)
-        out += found
+        out += found + within(found, out)
         told.append(scene)
         if sentence.question and scene.of_kind("problem"):
             asked = scene
@@ -138,6 +149,50 @@ def _then(scene: Scene, found: list[Draft], told: list[Scene]) -> list[Draft]:
     return out
 
 
+def _quotations(entry: Entry, day_first: bool | None) -> list[tuple[int, int, str]]:
+    """(start, end, time words) of what the entry quotes from an older document: `Letter of 3 May 2022: "..."`."""
+    out = []
+    for m in _QUOTED.finditer(entry.text):
+        before = entry.text[max(0, m.start() - 120):m.start()].rpartition("\n\n")[2]
+        for t in time_words(before, day_first)[-1:]:
+            between = before[t.end:]
+            named = t.way == "document" and re.fullmatch(r"[^.\"\n]{0,40}\n?", between)
+            if not named and not (t.way == "past" and _WRITTEN.match(between) and len(between) < 60):
+                continue
+            when = resolve(t.words, entry.date).start
+            if when and (entry.date is None or bounds(when)[0] < bounds(entry.date[:10])[0]):
+                out.append((m.start(), m.end(), t.words))
+    return out
+
+
+def _of_its_day(scene: Scene, found: list[Draft], quoted: list[tuple[int, int, str]]) -> list[Draft]:
+    """What a quotation tells, told on its day: without a time it has that date, "for 5 days" counts from there."""
+    at = scene.sentence.start
+    for start, end, words in quoted:
+        if scene.sentence.end <= start or at >= end or cues.ERROR.search(scene.text):
+            continue
+        if any(at + m.start < start for m in scene.mentions):
+            continue  # the sentence names something of its own before the quotation
+        return [d if d.span[0] >= end else _told_on(d, words, scene.date) for d in found]
+    return found
+
+
+def _told_on(d: Draft, words: str, date: str | None) -> Draft:
+    if d.attribute in ("allergy", "background") or d.polarity == "CONDITIONAL":
+        return d
+    if d.time is None:
+        return dataclasses.replace(d, time=words)
+    day = resolve(words, date).start
+    then = resolve(d.time, day)
+    if then == resolve(d.time, date):
+        return d
+    first = then.start or day
+    if then.end is None or len(then.end) < 10:
+        return dataclasses.replace(d, time=then.start or words)
+    last = (datetime.date.fromisoformat(then.end[:10]) - datetime.timedelta(days=1)).isoformat()
+    return dataclasses.replace(d, time=f"from {first} to {last}")
+
+
 def _left(entry: Entry, before: Scene, scene: Scene, found: list[Draft]) -> Draft | None:
     """The end of the one drug that the sentence before was about: "Oedema on amlodipine. Changed to indapamide"."""
     begun = [d for d in found if d.attribute == "dose" and d.polarity == "AFFIRMED"]
@@ -171,9 +226,21 @@ def _left(entry: Entry, before: Scene, scene: Scene, found: list[Draft]) -> Draf
 
 
 def _ordered(entry: Entry, drafts: list[Draft]) -> tuple[Draft, ...]:
-    """Without what is said twice in the same words, each with its chunk."""
+    """Without what is said twice in the same words, each with its chunk; of allergies the fullest, without "none known"
+    beside an allergy to a drug."""
+    allergic: dict[tuple, bool] = {}  # whether its reaction is known
+    for d in drafts:
+        if d.attribute == "allergy" and d.polarity == "AFFIRMED":
+            key = d.experiencer, d.concept
+            allergic[key] = allergic.get(key, False) or d.value is not None
+    to_drug = {who for who, concept in allergic if concept in vocabulary.DRUGS or concept in _DRUG_ALLERGENS}
     seen, out = set(), []
     for d in drafts:
+        if d.attribute == "allergy":
+            if d.concept == "drug allergies" and d.polarity == "NEGATED" and d.experiencer in to_drug:
+                continue
+            if d.polarity == "AFFIRMED" and d.value is None and allergic[d.experiencer, d.concept]:
+                continue
         key = (d.span, d.concept, d.attribute, d.value, d.polarity, d.experiencer)
         if key not in seen:
             seen.add(key)
@@ -240,12 +307,13 @@ def _scene(scene: Scene, last_drug: Mention | None) -> list[Draft]:
         found += classes(scene)
         planned = _watched(scene, watched)
         found += [d for d in measures(scene) if d.concept not in planned]
-    found += plans + booked
+    told = {d.concept for d in found}
+    found += plans + booked + [d for d in warnings(scene) if d.concept.removeprefix("avoid ") not in told]
     found += [v for v in visits(scene) if not any(_same_visit(v, b) for b in booked)]
     lived, used = habits(scene)
     found += lived
     taken = taken + used
-    found += procedures(scene, places)
+    found += procedures(scene, places) + vaccinations(scene, places)
     found += preferences(scene)
     found += problems(scene, taken)
     first: dict[str, int] = {}

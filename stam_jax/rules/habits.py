@@ -8,7 +8,9 @@ from stam_jax.rules import cues
 from stam_jax.rules.scene import Scene
 from stam_jax.write.writer import Draft
 
-_IS = r"(?: (?:use|user|status|history|hx|consumption|intake|abuse))?(?: ?[:=–—-]+ ?| is | )"
+# ---- words that many patterns share -------------------------------------------------------------------------------
+
+_IS = r"(?: (?:use|user|status|history|hx|consumption|intake|abuse))?(?: ?[:=–—-]+ ?| is | )"  # "tobacco use: "
 _TOBACCO = r"(?:tob(?:acco)?|smok(?:ing|er)|cigarettes?|cigs|nicotine)"
 _ALCOHOL = r"(?:alcohol|etoh|drinking|drinker)"
 _PROBLEM = r"(?! (?:use disorder|abuse|dependence|withdrawal|intoxication|level|cessation|hepatitis|cirrhosis|gel))"
@@ -16,66 +18,101 @@ _GLASS = (
     r"(?:alcoholic )?(?:beers?|wines?|drinks?|glass(?:es)?|pints?|units|shots?|whiske?y|vodka|spirits|liquor|cans?"
     r"|ciders?)"
 )
-_DENIED = (
+_DENIED = (  # "denies any use of tobacco, alcohol or illicit drugs", up to the name that is looked for
     r"(?:denie[sd]|denying|no|negative for|without|never (?:used|uses|had))(?: (?:any|use of|history of|current|hx"
     r" of))*"
     r"(?: (?:tobacco|smoking|cigarettes?|alcohol|etoh|illicit|illicits|recreational|drugs?|drug|vaping|substance|use"
-    r"|abuse|or"
-    r"|and|nor)\b,?| ?/ ?(?:tobacco|alcohol|etoh|drugs?)|,){0,8}? ?/?"
+    r"|abuse|or|and|nor)\b,?| ?/ ?(?:tobacco|alcohol|etoh|drugs?)|,){0,8}? ?/?"
 )
-_WORDS = {
+_OFTEN = (  # between "drinks" and what is drunk
+    r"(?:(?:about|around|approx\w*|up to|roughly|maybe|an?|one|two|three|four|five|six|some|occasional"
+    r"|[0-9]+(?: ?- ?[0-9]+)?|of|red|white|the odd|a few|or|can of|cans of|glass of|glasses of|bottle|bottles) ){0,5}"
+)
+_PER_DAY = r"(?:(?:a|per|each|every) |/ ?)(?:day|night|week|wk|evening)\b"
+
+# ---- concept -> how it is -> what the pattern reads: the pattern --------------------------------------------------
+
+_SAID = {
     "tobacco use": {
-        "never": rf"\bnever[ -]?(?:a )?(?:smok\w+|vap\w+|used tobacco)|\b(?:life-?long )?non-?smok\w+"
-        rf"|\b(?:(?:does|do|did|has|have)(?: not|n't)(?: ever)?|never(?: ever)?) (?:smoke[sd]?|use(?:d)? tobacco)\b"
-        rf"|\b{_DENIED}(?:tob(?:acco)?|smoking|cigarettes?)\b{_PROBLEM}|\bnever tob\b"
-        rf"|\b{_TOBACCO}{_IS}(?:(?:has|have) )?(?:never|none|nil|denie[sd]|neg(?:ative)?|no|non)\b(?! longer)",
-        "former": rf"\b(?:former|ex|past|previous|reformed|prior)[- ]?(?:heavy |light |cigarette )?(?:smok\w+"
-        rf"|tobacco use\w*)"
-        rf"|\b(?:quit|stopped|gave up|given up|ceased|kicked)(?: (?:all|her|his|my))? {_TOBACCO}\b|\bused to smoke\b"
-        rf"|\bno longer smok\w+|\b(?:has|have)(?: not|n't) smoked (?:since|for|in)\b"
-        rf"|\bsmoked (?:until|till|up to)\b|\b{_TOBACCO}{_IS}(?:former|quit|ex\b|past|stopped|previous\w*|remote)"
-        rf"|\bsmok\w*[^.;]{{0,40}}[ ,(](?:quit|stopped)(?: smoking)?(?= (?:in |since |about |around )?[0-9]| [a-z]+"
-        rf" (?:years?|months?) ago|$|[,)])",
-        "current": rf"\b(?:current(?:ly)?|active|heavy|light|every-?day|daily|social|chronic|ongoing|occasional|is"
-        rf" an?|i'm an?"
-        rf"|am an?)(?: (?:every ?day|heavy|cigarette|daily|active|current))*[ -](?:smoker|tobacco user?)\b"
-        rf"|\b(?<!never )(?<!not )(?<!n't )smokes\b|\b(?:i|we|still|continues? to|currently) smoke\b"
-        rf"|\b(?:resum\w+|restart\w+|relaps\w+|back to|started|took up)(?: to| into)? smoking\b|\bstill smoking\b"
-        rf"|\bcontinu\w+ smoking\b|\b{_TOBACCO}{_IS}(?:yes|current\w*|active|every ?day|daily|positive|[0-9./½]+"
-        rf" ?(?:-[0-9] ?)?"
-        rf"(?:ppd|packs?|cig))|(?<![\w./])[0-9./½]+ ?(?:ppd\b|(?:packs?|cig(?:arette)?s?) ?(?:(?:a|per|each) |/"
-        rf" ?)day\b)",
+        "never": {
+            "never smoker": r"\bnever[ -]?(?:a )?(?:smok\w+|vap\w+|used tobacco)",
+            "lifelong non-smoker": r"\b(?:life-?long )?non-?smok\w+",
+            "does not smoke": r"\b(?:(?:does|do|did|has|have)(?: not|n't)(?: ever)?|never(?: ever)?) (?:smoke[sd]?"
+                              r"|use(?:d)? tobacco)\b",
+            "denies tobacco": rf"\b{_DENIED}(?:tob(?:acco)?|smoking|cigarettes?)\b{_PROBLEM}",
+            "never tob": r"\bnever tob\b",
+            "tobacco: never": rf"\b{_TOBACCO}{_IS}(?:(?:has|have) )?(?:never|none|nil|denie[sd]|neg(?:ative)?|no|non)\b"
+                              r"(?! longer)",
+        },
+        "former": {
+            "former smoker": r"\b(?:former|ex|past|previous|reformed|prior)[- ]?(?:heavy |light |cigarette )?(?:smok\w+"
+                             r"|tobacco use\w*)",
+            "quit smoking": rf"\b(?:quit|stopped|gave up|given up|ceased|kicked)(?: (?:all|her|his|my))? {_TOBACCO}\b",
+            "used to smoke": r"\bused to smoke\b",
+            "no longer smokes": r"\bno longer smok\w+",
+            "has not smoked since": r"\b(?:has|have)(?: not|n't) smoked (?:since|for|in)\b",
+            "smoked until": r"\bsmoked (?:until|till|up to)\b",
+            "tobacco: former": rf"\b{_TOBACCO}{_IS}(?:former|quit|ex\b|past|stopped|previous\w*|remote)",
+            "smoked 20 years, quit 2015": r"\bsmok\w*[^.;]{0,40}[ ,(](?:quit|stopped)(?: smoking)?(?= (?:in |since "
+                                          r"|about "
+                                          r"|around )?[0-9]| [a-z]+ (?:years?|months?) ago|$|[,)])",
+        },
+        "current": {
+            "current smoker": r"\b(?:current(?:ly)?|active|heavy|light|every-?day|daily|social|chronic|ongoing"
+                              r"|occasional"
+                              r"|is an?|i'm an?|am an?)(?: (?:every ?day|heavy|cigarette|daily|active|current))*[ -]"
+                              r"(?:smoker|tobacco user?)\b",
+            "smokes": r"\b(?<!never )(?<!not )(?<!n't )smokes\b",
+            "I smoke": r"\b(?:i|we|still|continues? to|currently) smoke\b",
+            "resumed smoking": r"\b(?:resum\w+|restart\w+|relaps\w+|back to|started|took up)(?: to| into)? smoking\b",
+            "still smoking": r"\bstill smoking\b",
+            "continues smoking": r"\bcontinu\w+ smoking\b",
+            "tobacco: yes": rf"\b{_TOBACCO}{_IS}(?:yes|current\w*|active|every ?day|daily|positive|[0-9./½]+ ?"
+                            r"(?:-[0-9] ?)?(?:ppd|packs?|cig))",
+            "1 ppd": r"(?<![\w./])[0-9./½]+ ?(?:ppd\b|(?:packs?|cig(?:arette)?s?) ?(?:(?:a|per|each) |/ ?)day\b)",
+        },
     },
     "alcohol use": {
-        "never": rf"\b{_DENIED}(?:alcohol|etoh|drinking)\b{_PROBLEM}(?! (?:since|for|in the))"
-        rf"|\b(?:does|do)(?: not|n't) (?:drink(?: (?:any )?(?:alcohol|etoh))?(?= *$| *[,.;]| at all| or smoke)|use"
-        rf" alcohol)"
-        rf"|\b{_ALCOHOL}{_IS}(?:none|never|no|denie[sd]|nil|neg(?:ative)?)\b(?! longer)|\bteetotal\w*|\bnon-?drinker\b"
-        rf"|\bnever (?:drinks?|drank)(?: any)?(?: alcohol)?(?= *$| *[,.;])",
-        "former": rf"\b(?:quit|stopped|gave up|given up) (?:drinking|alcohol|etoh)\b|\b(?:been )?sober (?:since|for"
-        rf"|x|[0-9])"
-        rf"|\b(?:former|ex)[ -](?:heavy )?drinker\b|\bno (?:alcohol|etoh) since\b|\bused to drink(?= *$| *[,.;]|"
-        rf" heavily"
-        rf"| alcohol)|\bno longer drinks(?= *$| *[,.;]| alcohol)|\babstinent from alcohol\b"
-        rf"|\b{_ALCOHOL}{_IS}(?:former|quit|stopped|in remission|sober)",
-        "current": rf"\bdrinks? (?:(?:about|around|approx\w*|up to|roughly|maybe|an?|one|two|three|four|five|six|some"
-        rf"|occasional|[0-9]+(?: ?- ?[0-9]+)?|of|red|white|the odd|a few|or|can of|cans of|glass of|glasses of|bottle"
-        rf"|bottles) ){{0,5}}(?:alcohol|etoh|{_GLASS})\b|\bdrinks? (?:socially|occasionally|heavily|rarely|daily|on"
-        rf" (?:weekends|occasion)|alcohol\w*)\b|\b(?:alcohol|etoh){_IS}(?:soc(?:ial\w*)?\b|occ(?:asional\w*)?\b"
-        rf"|rare\w*|daily"
-        rf"|moderate\w*"
-        rf"|heavy|weekends?|yes|current|[0-9]+(?: ?- ?[0-9]+)? ?{_GLASS})|\b(?:social|occ(?:asional)?|heavy|moderate"
-        rf"|daily"
-        rf"|current) (?:alcohol(?: use\b)?|drinker|drinking|etoh)\b"
-        rf"|(?<![\w./])[0-9]{{1,3}}(?: ?- ?[0-9]{{1,3}})? {_GLASS}(?: of (?:alcohol|wine|beer))? ?(?:(?:a|per|each"
-        rf"|every) |/ ?)"
-        rf"(?:day|night|week|wk|evening)\b",
+        "never": {
+            "denies alcohol": rf"\b{_DENIED}(?:alcohol|etoh|drinking)\b{_PROBLEM}(?! (?:since|for|in the))",
+            "does not drink": r"\b(?:does|do)(?: not|n't) (?:drink(?: (?:any )?(?:alcohol|etoh))?(?= *$| *[,.;]| at all"
+                              r"| or smoke)|use alcohol)",
+            "alcohol: none": rf"\b{_ALCOHOL}{_IS}(?:none|never|no|denie[sd]|nil|neg(?:ative)?)\b(?! longer)",
+            "teetotal": r"\bteetotal\w*",
+            "non-drinker": r"\bnon-?drinker\b",
+            "never drinks": r"\bnever (?:drinks?|drank)(?: any)?(?: alcohol)?(?= *$| *[,.;])",
+        },
+        "former": {
+            "quit drinking": r"\b(?:quit|stopped|gave up|given up) (?:drinking|alcohol|etoh)\b",
+            "sober since": r"\b(?:been )?sober (?:since|for|x|[0-9])",
+            "former drinker": r"\b(?:former|ex)[ -](?:heavy )?drinker\b",
+            "no alcohol since": r"\bno (?:alcohol|etoh) since\b",
+            "used to drink": r"\bused to drink(?= *$| *[,.;]| heavily| alcohol)",
+            "no longer drinks": r"\bno longer drinks(?= *$| *[,.;]| alcohol)",
+            "abstinent": r"\babstinent from alcohol\b",
+            "alcohol: former": rf"\b{_ALCOHOL}{_IS}(?:former|quit|stopped|in remission|sober)",
+        },
+        "current": {
+            "drinks two glasses of wine": rf"\bdrinks? {_OFTEN}(?:alcohol|etoh|{_GLASS})\b",
+            "drinks socially": r"\bdrinks? (?:socially|occasionally|heavily|rarely|daily|on (?:weekends|occasion)"
+                               r"|alcohol\w*)\b",
+            "alcohol: social": rf"\b(?:alcohol|etoh){_IS}(?:soc(?:ial\w*)?\b|occ(?:asional\w*)?\b|rare\w*|daily"
+                               rf"|moderate\w*|heavy|weekends?|yes|current|[0-9]+(?: ?- ?[0-9]+)? ?{_GLASS})",
+            "social drinker": r"\b(?:social|occ(?:asional)?|heavy|moderate|daily|current) (?:alcohol(?: use\b)?|drinker"
+                              r"|drinking|etoh)\b",
+            "2 beers a day": rf"(?<![\w./])[0-9]{{1,3}}(?: ?- ?[0-9]{{1,3}})? {_GLASS}(?: of (?:alcohol|wine|beer))? ?"
+                             rf"{_PER_DAY}",
+        },
     },
 }
 _PATTERNS = {
-    concept: tuple((how, re.compile(pattern)) for how, pattern in kinds.items()) for concept, kinds in _WORDS.items()
+    concept: tuple((how, re.compile("|".join(patterns.values()))) for how, patterns in kinds.items())
+    for concept, kinds in _SAID.items()
 }
-_ABOUT = re.compile(
+
+# ---- what turns it round ------------------------------------------------------------------------------------------
+
+_ABOUT = re.compile(  # without one of these a sentence speaks of neither
     r"\b(?:smok|tob\b|tobacco|cigar|nicotine|ppd\b|pack|alcohol|etoh|drink|drank|sober|teetotal|beer|wine)"
 )
 _WANTED = re.compile(  # a stop that is advised, wished or denied, or a use that is only thought of
@@ -86,24 +123,24 @@ _WANTED = re.compile(  # a stop that is advised, wished or denied, or a use that
     r"|patient|pt"
     r"|to|the|from|on|about|completely|all))*[ ]$"
 )
-_WISH = re.compile(
+_WISH = re.compile(  # "advised to cut down on alcohol"
     r"\b(?:stop(?:ping)?|quit(?:ting)?|giv(?:e|ing) up|ceas\w+|cut(?:ting)? (?:down|back)(?: on)?|avoid\w*|limit\w*)"
     r" (?:\w+ )?"
     r"(?P<what>smoking|tobacco|cigarettes|drinking|alcohol|etoh)\b"
 )
 _WHEN = re.compile(r"[0-9]|\b(?:ago|last|since|when|yesterday|after)\b")  # "quit smoking" alone is advice
-_GOES_ON = re.compile(
+_GOES_ON = re.compile(  # "quit in 2015 but started again"
     r"\b(?:quit|stopped|gave up)[^.;]{0,60}\b(?:but|then|and)\b[^.;]{0,30}\b(?:resum|restart|relaps|smoking again"
     r"|drinking again|back to|started again)"
 )
-_PACK_YEARS = re.compile(
+_PACK_YEARS = re.compile(  # "20 pack-years", "30 py"
     r"(?<![\w./-])(?P<n>[0-9]{1,3}(?:\.[0-9])?)\+?[ -]?(?:(?:pack|pk)[ -]?(?:years?|yrs?|y)\b|py\b|p-y\b)"
 )
-_PREGNANCIES = re.compile(
+_PREGNANCIES = re.compile(  # "G2P1", "gravida 2, para 1"
     r"(?<!\w)(?:G ?(?P<g>[0-9]{1,2})[ ,]{0,2}P ?(?P<p>[0-9]{4}|[0-9]{1,2})|(?:[Gg]ravida|GRAVIDA) (?P<g2>[0-9]{1,2})"
     r"[ ,]{0,2}(?:[Pp]ara|PARA) (?P<p2>[0-9]{4}|[0-9]{1,2}))(?![\w./%])"
 )
-_PERIOD = re.compile(
+_PERIOD = re.compile(  # "LMP: ", before its date
     r"\b(?:lmp|last (?:menstrual )?period)\b(?: (?:was|is|on|began|started|about|approximately))*[ :=~-]{0,3}$"
 )
 

@@ -16,10 +16,12 @@ KINDS = ("drug", "problem", "measure", "monitor", "procedure", "appointment", "a
 _WORD = re.compile(r"[A-Za-z0-9µ]+(?:['’][A-Za-z]{1,2}\b)?")
 _UNIT_AHEAD = re.compile(
     r"[ \t\n]{0,3}[,:|]?[ \t\n]{0,3}\|?[ \t]{0,3}[0-9][0-9.,]{0,8}[ \t\n]?-?"
-    r"(?:mg|mcg|µg|ug|milligrams?|micrograms?|units?|iu|g|grams?)\b(?! ?/ ?d?l| of\b)",
+    r"(?:mg|mcg|µg|ug|milligrams?|micrograms?|units?|iu|g|grams?|puffs?)\b(?! ?/ ?d?l| of\b| (?:rbcs?|prbcs?|packed"
+    r"|blood|ffp"
+    r"|platelets|plasma|cryo\w*)\b)",
     re.I,
 )
-_NOT_A_DRUG = frozenset("""
+NOT_A_DRUG = frozenset("""
     the a an of to at is was are be by in on for from and or not with dose doses dosage daily nightly weekly twice once
     start started starting begin began take takes taking taken took give given increase increased decrease decreased
     raise raised lower lowered reduce reduced change changed resume resumed restart restarted continue continues
@@ -43,7 +45,9 @@ _NOT_A_DRUG = frozenset("""
     schedule scheduled reported noted confirmed changed chewable delayed sustained release er ir xr tabs order orders
     script prescription refill refills refilled label labels daily approx approximately roughly nearly almost least
     another additional second third half quarter single double triple fourth into onto upto per plus minus times
-    infusion bolus loading maintenance standing scheduled
+    infusion bolus loading maintenance standing scheduled inhaler inhalers spacer reliever preventer target goal
+    admission discharge turbuhaler evohaler respimat diskus accuhaler ellipta handihaler easyhaler autohaler nebuliser
+    nebulizer
 """.split())
 
 
@@ -216,7 +220,7 @@ def _built(words: list, taken: list[bool], text: str, drugs: set[int]) -> Iterat
         elif low in vocabulary.DISEASE_HEADS:
             if (first := _modified(words, i, text)) < start:
                 yield Mention("problem", " ".join(text[first:end].lower().split()), first, end, False)
-        elif low not in _NOT_A_DRUG and (
+        elif low not in NOT_A_DRUG and (
             low.endswith(vocabulary.DRUG_ENDINGS)
             and len(low) > 6
             or _UNIT_AHEAD.match(text, end)

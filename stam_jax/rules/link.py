@@ -96,6 +96,8 @@ def _relation(new: Memory, old: Memory, others: Sequence[Memory]) -> tuple[str, 
         return "same_condition_thread", True
     if slots.belies(new, old) or slots.belies(old, new) or slots.narrows(old, new):
         return "same_condition_thread", True
+    if slots.denies_class(new, old):
+        return "same_condition_thread", True
     affirmed = new.polarity == old.polarity == "AFFIRMED"
     for a, b, forward in ((new, old, True), (old, new, False)):
         pair = (a.attribute, b.attribute)

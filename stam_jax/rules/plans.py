@@ -102,6 +102,16 @@ _REPLACED = re.compile(
     r"(?: (?:was|were|has|have|had|been|got|surgically)){0,4} replaced\b"
 )
 
+_DOSE_OF = r"(?:(?:his|her|my|the|an?|annual|yearly|seasonal|first|second|third|him|me|this year's) )*"
+_HAD = re.compile(
+    r"(?<!never )(?<!not )(?<!n't )(?<!yet )(?<!to be )\b(?:had|received|receives|got|given|gave|administered)"
+    rf" {_DOSE_OF}$"
+)
+_WAS_GIVEN = re.compile(
+    r"(?: (?:was|were|has|have|had|been|already|also|booster|dose))* (?:given|administered|received|done)\b"
+    r"(?! (?:if|when|once|next|after|unless)\b)"
+)
+
 
 def monitoring(scene: Scene) -> tuple[list[Draft], list[tuple[int, int]]]:
     """Plans of repeated tests, and the places of the tests."""
@@ -278,6 +288,29 @@ def ahead_of(t: TimeWords, date: str | None) -> str | None:
         if when.start and date and bounds(when.start)[1] > bounds(date[:10])[1]:
             return f"until {words}"
     return None
+
+
+def vaccinations(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
+    """Vaccines that were given: "flu jab given". One that is due, declined or only spoken of is none."""
+    text = scene.text
+    if scene.sentence.question or cues.conditional(text, 0, len(text)):
+        return []
+    return [
+        scene.draft(
+            0,
+            len(text),
+            kind="EVENT",
+            concept=m.concept,
+            attribute="procedure",
+            experiencer=scene.experiencer(m.start, m.end),
+            time=scene.time(0, len(text), "past", of=m.start),
+        )
+        for m in _once(scene.of_kind("appointment"))
+        if m.concept.endswith(" vaccine")
+        and not any(a <= m.start < b for a, b in taken)
+        and not re.match(r" (?:reaction|allerg|leaflet|consent|information|side)", text[m.end:])
+        and (_HAD.search(text[:m.start]) or _WAS_GIVEN.match(text, m.end))
+    ]
 
 
 def procedures(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:

@@ -274,6 +274,7 @@ def _found(scene: Scene) -> Iterator[tuple[str, str, int]]:
         )
         and not re.search(
             r"\b(?:with any|if|advised|concerns|questions|worsen\w*|instructed|called|emergency|911"
+            r"|(?:told|reminded|encouraged|needs?) to (?:phone|ring|call|text|e-?mail|contact)"
             r"|clinic|call (?:bell|light|button)|returned|left)\b",
             text,
         )

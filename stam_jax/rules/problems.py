@@ -134,6 +134,15 @@ _COMES = re.compile(  # "until AKI resolves"
 )
 _STILL = re.compile(rf"[^.;]{{0,30}}\b(?:only|still|persists|remains) {_THEN}\b")
 _ONLY_THEN = re.compile(rf" (?P<when>{_THEN})\b(?! (?:or|and) (?:on|with|at) (?:exertion|rest|exercise))")
+_SETTLED = re.compile(
+    r"[,;–-] ?(?:(?:now|since|all|fully|completely|then|has|have|quickly|soon) )*(?:settled|resolved|cleared|subsided"
+    r"|recovered)"
+    r"(?: (?:since|now|fully|completely|quickly|overnight))?$"
+)
+_ACUTE_GONE = re.compile(  # "AKI on CKD 3a, resolved": the acute one
+    r" on (?:ckd|chronic [a-z]+(?: [a-z]+)?)[^,;.]{0,12}[,;–-] ?(?:(?:now|since|has|fully|completely) )*(?:resolved"
+    r"|recovered)\b"
+)
 _SEQUENCE = re.compile(r"[ ,/&]*(?:and|or|nor|and/or)?[ ,]*(?:any |no |other |new |the |of |significant |recent )*")
 
 
@@ -158,7 +167,7 @@ def problems(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
     for i, m in enumerate(named):
         if m.concept in seen or _other_thing(text, m):
             continue
-        role, polarity = _role(scene, named, i, busy), cues.polarity(text, m.start, m.end, spots)
+        role, polarity = _role(scene, named, i, busy), _polarity(text, named, i, spots)
         treated = role == "indication" and polarity == "AFFIRMED" and _treated(scene, m)
         role = None if treated else role
         if role == "skip" or role is not None and polarity == "AFFIRMED":
@@ -174,6 +183,18 @@ def problems(scene: Scene, taken: list[tuple[int, int]]) -> list[Draft]:
         out.append(dataclasses.replace(draft, time=None) if treated else draft)  # the time is the drug's
         seen.add(m.concept)
     return out
+
+
+def _polarity(text: str, named: list[Mention], i: int, spots: list[tuple[int, int]]) -> str:
+    """By the words around the name, and by what the sentence says of it at its end: "?gout - no, not gout"."""
+    m = named[i]
+    polarity = cues.polarity(text, m.start, m.end, spots)
+    if polarity == "AFFIRMED" and (len(named) == 1 and _SETTLED.search(text, m.end) or _ACUTE_GONE.match(text, m.end)):
+        return "NEGATED"
+    again = [o for o in named[i + 1:] if o.concept == m.concept]
+    if polarity == "UNCERTAIN" and any(cues.polarity(text, o.start, o.end, spots) == "NEGATED" for o in again):
+        return "NEGATED"
+    return polarity
 
 
 def _qualified(text: str, m: Mention, polarity: str) -> tuple[str, str]:
@@ -297,6 +318,9 @@ def _role(scene: Scene, named: list[Mention], i: int, busy: bool) -> str | None:
         subject = scene.of_kind("drug", "problem", "measure")
         if any(x.start < m.start for x in subject):
             return "cause"
+    stops = cues.STOP.search(text, 0, m.start) is not None or scene.sentence.section == "stopped"
+    if busy and stops and re.search(r"\([^()]{0,40}$", before):
+        return "cause"  # "stop amlodipine (ankle oedema)"
     if (
         busy
         and not _ONSET.search(before)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
 import dataclasses
 import re
 
+from stam_jax.graph.clinical_time import bounds, resolve
 from stam_jax.rules import cues
 from stam_jax.rules.lexicon import Mention, mentions
 from stam_jax.rules.sentences import Sentence
@@ -14,6 +16,9 @@ from stam_jax.write.writer import Draft
 _DATED = ("problem", "procedure", "drug")
 _DIRECT = re.compile(r" ?(?:(?:in|since|dx'?d?|diagnosed|on|circa|around|approx|~|c\.|from|-|–) ?){0,2}")
 _YEAR = re.compile(r"(?:in )?[12][0-9]{3}")
+_MONTH = re.compile("|".join(m for m in (*calendar.month_name, *calendar.month_abbr) if m), re.I)
+_HAS_BEEN = re.compile(r"\b(?:[a-z]{3,}ed|was|were|had|began|gave|took|went|got|seen|since|last)\b")
+_TO_COME = re.compile(r"\b(?:will|to be|plan\w*|due|booked|scheduled|next|appointment|review|follow|until|by)\b")
 _ITEM = re.compile(r" ?(?:(?:s/p|h/o|hx|of|status post|history|prior|remote|known|old) ){0,3}")
 
 
@@ -36,7 +41,7 @@ class Scene:
         plain = re.sub(r"\s", " ", source[sentence.start:sentence.end]).replace("’", "'")
         text = plain.lower()
         text = text if len(text) == len(plain) else plain  # a letter whose lower case is longer
-        times = tuple(time_words(plain, day_first))
+        times = tuple(_past_month(t, text, date) for t in time_words(plain, day_first))
         for t in times:  # "may" of a date is no doubt
             text = text[:t.start] + text[t.start:t.end].replace("may", "mai") + text[t.end:]
         return cls(source, sentence.start, plain, text, sentence, tuple(mentions(plain)), times, date)
@@ -98,3 +103,13 @@ class Scene:
         quote = self.source[a:b]
         statement = " ".join(quote.split())
         return Draft(f"{about}: {statement}" if about else statement, quote, span=(a, b), **fields)
+
+
+def _past_month(t: TimeWords, text: str, date: str | None) -> TimeWords:
+    """A month without a year of what has been is the last one: in January, "recorded in June" is of last year."""
+    if t.way != "past" or date is None or not _MONTH.fullmatch(t.words) or _TO_COME.search(text):
+        return t
+    when = resolve(t.words, date).start
+    if when is None or bounds(when)[0] <= bounds(date[:10])[1] or not _HAS_BEEN.search(text[:t.start]):
+        return t
+    return dataclasses.replace(t, words=f"{t.words} {int(when[:4]) - 1}")

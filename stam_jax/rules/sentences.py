@@ -9,6 +9,7 @@ import dataclasses
 import re
 
 from stam_jax.rules.cues import RELATIVE
+from stam_jax.rules.vocabulary import REACTIONS
 
 _BULLET = re.compile(r"[ \t]*(?:[-*•·‣▪–>]+|\(?[0-9]{1,2}[.)](?![0-9]))[ \t]+|[ \t]+|[ \t]*[-•▪*](?=[A-Za-z])")
 _PATIENT = r"patient|pt|p|client|mr|mrs|ms|caller"
@@ -24,12 +25,13 @@ _HEADINGS = (
     ("family", r"family (?:medical )?(?:history|hx)|fhx?|fam hx|family hx"),
     (
         "allergy",
-        r"(?:drug |known |medication |food )?allerg(?:y|ies)(?: list)?(?: and intolerances)?|adrs?"
+        r"(?:drug |known |medication |food )?allerg(?:y|ies)(?: list)?(?: and intolerances)?|all|adrs?"
         r"|adverse (?:drug )?reactions|allergies/intolerances",
     ),
     (
         "stopped",
-        r"(?:discontinued|stopped|held|ceased|inactive) ?(?:medications?|meds|drugs)?"
+        r"(?:discontinued|stopped|held|ceased|inactive|(?:currently )?on hold|withheld|paused|suspended)"
+        r" ?(?:medications?|medicines?|meds|drugs)?"
         r"|(?:medications?|meds|drugs) (?:discontinued|stopped|held|ceased)"
         r"|stop taking(?: these medications)?",
     ),
@@ -39,6 +41,12 @@ _HEADING = re.compile("|".join(rf"(?P<h{i}>{p})" for i, (_, p) in enumerate(_HEA
 _HEADING_LINE = re.compile(r"(?P<name>[A-Za-z][A-Za-z /&()]{1,45}?)[ \t]*(?:(?P<colon>:)[ \t]*)?$")
 _INLINE = re.compile(
     rf"(?:(?P<family>{_HEADINGS[0][1]})|(?P<allergy>{_HEADINGS[1][1]})" rf"|(?P<stopped>{_HEADINGS[2][1]}))" r"[ \t]*:",
+    re.I,
+)
+_REACTED = re.compile(  # "Trimethoprim - rash"
+    r"[A-Za-z][A-Za-z/ -]{2,30} ?(?:[-–=(]|: ) ?(?:[a-z]+ ){0,2}(?:"
+    + "|".join(sorted(map(re.escape, REACTIONS), key=len, reverse=True))
+    + r"|urticaria|hypersensitivity|(?:hyper|hypo)(?:kal|natr)a?emia)[a-z ,/]{0,40}\)?",
     re.I,
 )
 _LABELLED = re.compile(r"[A-Za-z][A-Za-z _/-]{1,24}:[ \t]")
@@ -116,7 +124,8 @@ def sentences(text: str) -> list[Sentence]:
             section = here = None
         found = _split(text, at, end, speaker, here, turn)
         if inline is not None:  # "FHx: ..." speaks for its own sentence, not for the rest of the line
-            over = (i for i, s in enumerate(found) if i and (not s.joined or _LABELLED.match(text, s.start)))
+            over = (i for i, s in enumerate(found) if i and (not s.joined or _LABELLED.match(text, s.start))
+                    and not (here == "allergy" and _REACTED.fullmatch(text, s.start, s.end)))
             rest = next(over, len(found))
             found[rest:] = [dataclasses.replace(s, section=section) for s in found[rest:]]
         out += found

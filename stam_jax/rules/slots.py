@@ -6,12 +6,14 @@ import re
 from decimal import Decimal, InvalidOperation
 
 from stam_jax.graph.memory import Memory
+from stam_jax.rules import vocabulary
 
 SINGLE = frozenset({"dose", "value", "preference", "plan", "status"})
 _DOSE = re.compile(r"(?P<n>[0-9]+(?:\.[0-9]+)?) (?P<unit>mg|mcg|g|units|[A-Za-z]+)(?: (?P<rest>.+))?")
 _QUALITIES = frozenset(
     {"dry", "productive", "persistent", "chronic", "mild", "severe", "intermittent", "itchy", "acute", "nocturnal"}
 )
+_FAMILIES = {"penicillin": "penicillin antibiotic", "cephalosporins": "cephalosporin"}  # of a class of allergens
 _SCALE = {"g": ("mg", Decimal(1000)), "mcg": ("mg", Decimal("0.001"))}
 
 
@@ -43,6 +45,19 @@ def narrows(old: Memory, gone: Memory) -> bool:
         and gone.concept is not None
         and old.concept.removesuffix(f" {gone.concept}") in _QUALITIES
         and old.experiencer == gone.experiencer
+    )
+
+
+def denies_class(denied: Memory, old: Memory) -> bool:
+    """Whether `denied` says that there is no allergy to the class of the drug to which `old` is an allergy."""
+    facts = vocabulary.DRUGS.get(old.concept)
+    return (
+        denied.attribute == old.attribute == "allergy"
+        and (denied.polarity, old.polarity) == ("NEGATED", "AFFIRMED")
+        and denied.concept in _FAMILIES
+        and facts is not None
+        and facts.family == _FAMILIES[denied.concept]
+        and denied.experiencer == old.experiencer
     )
 
 

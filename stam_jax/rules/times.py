@@ -35,7 +35,12 @@ _POINTS = (
         r"(?:the day before yesterday|yesterday|last night|today|this morning|this afternoon|this evening" r"|tonight)",
     ),
     ("last", rf"(?:last|this|this past|past){_SEP}(?:week|month|year|{_WEEKDAY})"),
-    ("weekday", rf"on{_SEP}{_WEEKDAY}(?!s)"),
+    (
+        "weekday",
+        rf"on{_SEP}{_WEEKDAY}(?!s)|(?:(?<=from )|(?<=starting )|(?<=beginning )|(?<=commencing )"
+        rf"|(?<=effective )){_WEEKDAY}"
+        r"(?!s)",
+    ),
     ("coming weekday", rf"(?:(?<=until )|(?<=till )|(?<=through )|(?<=thru )){_WEEKDAY}(?!s)"),
     ("dm", rf"{_DAY}{_SEP}(?:of{_SEP})?{_MONTH}(?![\w'])"),
     ("md", rf"{_MONTH}{_SEP}{_DAY}(?![\w/])"),
@@ -100,7 +105,8 @@ _UNTIL = re.compile(
 )
 _SINCE = re.compile(r"(?:since|from|starting|starting on|beginning|as of|effective)[ \n]$", re.I)
 _DOCUMENT = re.compile(
-    r"(?:notes?|list|letter|reports?|printout|entry|records?|documentation|summary|prescription"
+    r"(?:(?:copied|transcribed|pasted|quoted|taken|carried) (?:over |forward )?from|notes?|list|letter|reports?"
+    r"|printout|entry|records?|documentation|summary|prescription"
     r"|bottle|chart|fax|label|refill(?:ed)?"
     r"|results?|paperwork|form|encounter|visit|admission|hospitali[sz]ation|stay)"
     r"(?:[ \n](?:of|on|from|dated|in))?[ \n]*\(?$",
@@ -166,7 +172,7 @@ def time_words(text: str, day_first: bool | None = None) -> list[TimeWords]:
         if until := _UNTIL.search(before):
             start = m.start() - min(len(until.group()), 25)
             out.append(TimeWords(f"until {words}", start, m.end(), "until"))
-        elif _DOCUMENT.search(before):
+        elif kind != "future" and _DOCUMENT.search(before):
             out.append(TimeWords(words, m.start(), m.end(), "document"))
         elif _ELSEWHERE.search(before):
             out.append(TimeWords(words, m.start(), m.end(), "elsewhere"))

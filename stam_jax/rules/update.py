@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from stam_jax.graph.clinical_time import later
-from stam_jax.graph.memory import Memory
+import re
+
+from stam_jax.graph.clinical_time import bounds, later
+from stam_jax.graph.memory import Entry, Memory
 from stam_jax.rules import classes, cues, vocabulary
 from stam_jax.rules.lexicon import named
-from stam_jax.rules.slots import SINGLE, agree, belies, narrows, same_slot
+from stam_jax.rules.slots import SINGLE, agree, belies, denies_class, narrows, same_slot
 from stam_jax.write.writer import Affected, Placement, UpdateAnswer, UpdateTask, Verdict
+
+_CAUSED = re.compile(
+    r"\breactions? (?:(?:was|is|were|been|has|had|now|then|instead) )*(?:attributed|ascribed|put down|due) to"
+    r" (?:the )?(?P<what>[a-z][a-z-]+)"
+)
+_NEAR = 120  # characters within which the cause is told
 
 
 def update(task: UpdateTask) -> UpdateAnswer:
@@ -19,12 +27,14 @@ def update(task: UpdateTask) -> UpdateAnswer:
             if old.store != "ACTIVE" or new.experiencer != old.experiencer:
                 continue
             if same_slot(new, old):
-                kind = _against(new, old)
+                kind = _against(new, old, task.entry)
                 if kind in ("SAME", "PRIOR"):
                     placed = placed or Placement(n, kind, c)
                 elif kind is not None:
                     verdicts.setdefault(c, Verdict(c, kind, n))
             elif _classed(old, new, task) and later(old.clinical_time, new.clinical_time) != "yes":
+                verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
+            elif _of_another(old, new, task.entry) and later(old.clinical_time, new.clinical_time) != "yes":
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
             elif belies(new, old) and later(old.clinical_time, new.clinical_time) != "yes":
                 verdicts.setdefault(c, Verdict(c, "RESOLVED", n))
@@ -41,7 +51,7 @@ def update(task: UpdateTask) -> UpdateAnswer:
     return UpdateAnswer(tuple(placements), tuple(verdicts[c] for c in sorted(verdicts)))
 
 
-def _against(new: Memory, old: Memory) -> str | None:
+def _against(new: Memory, old: Memory, entry: Entry) -> str | None:
     """SAME, PRIOR, a verdict on `old`, or None: both stand."""
     if "CONDITIONAL" in (new.polarity, old.polarity):
         return "SAME" if new.polarity == old.polarity and new.value == old.value else None
@@ -54,7 +64,7 @@ def _against(new: Memory, old: Memory) -> str | None:
         return "CORRECTED" if wrong and new.value is not None else None
     if new.attribute not in SINGLE:
         return None
-    if later(old.clinical_time, new.clinical_time) == "yes":
+    if later(old.clinical_time, new.clinical_time) == "yes" or _within(old, new, entry):
         return "PRIOR"
     if new.clinical_time.start is None and old.clinical_time.start is not None:
         return None
@@ -67,12 +77,35 @@ def _against(new: Memory, old: Memory) -> str | None:
     return "SUPERSEDED"
 
 
+def _within(old: Memory, new: Memory, entry: Entry) -> bool:
+    """Whether a dose is told of a past month or year in which its stop lies: "took it in 2023", stopped in May 2023."""
+    a, b = old.clinical_time.start, new.clinical_time.start
+    if new.attribute != "dose" or (old.polarity, new.polarity) != ("NEGATED", "AFFIRMED"):
+        return False
+    if a is None or b is None or entry.date is None or len(b) >= len(a) or not a.startswith(b):
+        return False
+    again = re.search(r"\b(?:re-?start|resum|again|back on|re-?commenc|re-?initiat|reinstat)", new.text.lower())
+    return bounds(b)[1] < bounds(entry.date)[0] and not again
+
+
 def _classed(old: Memory, stop: Memory, task: UpdateTask) -> bool:
     """Whether a stop of a class ends `old`; "the water pill" ends none where two are taken."""
     if not classes.ends(stop, old):
         return False
     held = [a.memory for a in task.candidates if a.memory.store == "ACTIVE"]
     return len({m.concept for m in held if classes.ends(stop, m)}) == 1 or classes.every(stop)
+
+
+def _of_another(old: Memory, denied: Memory, entry: Entry) -> bool:
+    """Whether the allergy to a class is denied and its reaction put down to a drug outside of it, so that the allergy
+    to a drug of the class ends as well: "not allergic to penicillin; reaction was attributed to clarithromycin"."""
+    if not denies_class(denied, old):
+        return False
+    at = denied.provenance[0]
+    cause = _CAUSED.search(entry.text[at.start:at.end + _NEAR].lower())
+    blamed = {m.concept for m in named(cause["what"])} & vocabulary.DRUGS.keys() if cause else ()
+    family = vocabulary.DRUGS[old.concept].family
+    return any(vocabulary.DRUGS[c].family != family for c in blamed)
 
 
 def _alone(old: Memory, gone: Memory, task: UpdateTask) -> bool:

@@ -139,7 +139,7 @@ DRUGS = _drugs("""
     rivaroxaban = Xarelto; anticoagulant; atrial fibrillation | deep vein thrombosis | pulmonary embolism
     dabigatran = Pradaxa; anticoagulant; atrial fibrillation | deep vein thrombosis | pulmonary embolism
     edoxaban = Savaysa | Lixiana; anticoagulant; atrial fibrillation | deep vein thrombosis
-    enoxaparin = Lovenox | Clexane; anticoagulant; deep vein thrombosis | pulmonary embolism
+    enoxaparin = Lovenox | Clexane | enox; anticoagulant; deep vein thrombosis | pulmonary embolism
     heparin =; anticoagulant; deep vein thrombosis | pulmonary embolism
     clopidogrel = Plavix; antiplatelet; coronary artery disease | stroke | peripheral artery disease
     ticagrelor = Brilinta; antiplatelet; coronary artery disease | myocardial infarction
@@ -268,7 +268,7 @@ DRUGS = _drugs("""
     secukinumab = Cosentyx; biologic; psoriasis | psoriatic arthritis
     prednisone = Deltasone | Rayos; steroid; asthma | rheumatoid arthritis | chronic obstructive pulmonary disease |
         polymyalgia rheumatica | gout | acute bronchitis | copd exacerbation | asthma exacerbation
-    prednisolone = Orapred; steroid; asthma | polymyalgia rheumatica
+    prednisolone = Orapred | pred; steroid; asthma | polymyalgia rheumatica
     methylprednisolone = Medrol | Solu-Medrol; steroid; asthma
     dexamethasone = Decadron; steroid; croup
     hydrocortisone = Cortef; steroid; adrenal insufficiency | eczema
@@ -330,8 +330,8 @@ DRUGS = _drugs("""
     guaifenesin = Mucinex; expectorant; cough
     benzonatate = Tessalon; antitussive; cough
     amoxicillin = Amoxil; penicillin antibiotic; pneumonia | sinusitis | otitis media | strep throat
-    amoxicillin-clavulanate = Augmentin | amoxicillin/clavulanate | co-amoxiclav; penicillin antibiotic; sinusitis |
-        pneumonia
+    amoxicillin-clavulanate = Augmentin | amoxicillin/clavulanate | co-amoxiclav | co-amox; penicillin antibiotic;
+        sinusitis | pneumonia
     ampicillin =; penicillin antibiotic; endocarditis
     penicillin v = penicillin VK; penicillin antibiotic; strep throat
     piperacillin-tazobactam = Zosyn; penicillin antibiotic; sepsis
@@ -343,7 +343,7 @@ DRUGS = _drugs("""
     cefazolin = Ancef; cephalosporin; cellulitis
     cefepime = Maxipime; cephalosporin; sepsis
     azithromycin = Zithromax | Z-pack | Z-pak; macrolide; pneumonia | acute bronchitis | chlamydia
-    clarithromycin = Biaxin; cyp3a4 macrolide; pneumonia | helicobacter pylori infection
+    clarithromycin = Biaxin | clari; cyp3a4 macrolide; pneumonia | helicobacter pylori infection
     erythromycin =; cyp3a4 macrolide; pneumonia
     doxycycline = Vibramycin; tetracycline; sinusitis | lyme disease | acne | pneumonia | cellulitis
     minocycline = Minocin; tetracycline; acne
@@ -530,8 +530,8 @@ PROBLEMS = _names("""
     atrial flutter = aflutter
     supraventricular tachycardia = SVT
     ventricular tachycardia = VT | v-tach | vtach | v tach
-    heart failure = congestive heart failure | CHF | HFrEF | HFpEF | cardiac failure | congestive cardiac failure |
-        weak heart
+    heart failure = congestive heart failure | CHF | HFrEF | HFpEF | HFmrEF | cardiac failure |
+        congestive cardiac failure | weak heart
     coronary artery disease = CAD | coronary heart disease | ischemic heart disease | CHD | coronary disease
     myocardial infarction = heart attack | MI | STEMI | NSTEMI | acute myocardial infarction
     angina = angina pectoris | stable angina
@@ -1216,10 +1216,13 @@ APPOINTMENTS = _names("""
     pulmonary rehabilitation = pulmonary rehab
     foot examination = podiatry appointment | podiatry visit | foot exam | podiatry
     wound check = wound care visit
-    influenza vaccine = flu shot | flu vaccine | influenza vaccination
-    pneumococcal vaccine = pneumonia vaccine | pneumonia shot | pneumococcal vaccination
-    covid-19 vaccine = covid vaccine | covid booster
-    shingles vaccine = shingrix | zoster vaccine | shingles shot
+    influenza vaccine = flu shot | flu vaccine | influenza vaccination | flu jab | flu vaccination | influenza jab |
+        flu booster | flu injection
+    pneumococcal vaccine = pneumonia vaccine | pneumonia shot | pneumococcal vaccination | pneumonia jab |
+        pneumonia vaccination | pneumococcal jab
+    covid-19 vaccine = covid vaccine | covid booster | covid jab | covid vaccination | covid-19 booster |
+        covid-19 jab | covid-19 vaccination | covid shot
+    shingles vaccine = shingrix | zoster vaccine | shingles shot | shingles jab | shingles vaccination
     annual physical = physical exam | annual wellness visit | annual exam | wellness visit | yearly physical
     cystoscopy =
     lumbar puncture = spinal tap

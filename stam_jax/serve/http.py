@@ -16,13 +16,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
-import hashlib
-import hmac
-import ipaddress
 import json
-import signal
 import socket
-import string
 import time
 from typing import Any
 
@@ -34,14 +29,14 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core_jax.engine.http import LOCAL_NAMES, Limits, report
+from core_jax.engine import server
+from core_jax.engine.http import Limits, bounded, report
 from stam_jax.graph.undo import UndoRefused
 from stam_jax.page.page import render
 from stam_jax.serve.service import ASKED_ARMS, Service
 from stam_jax.storage.shard import StoreBusy
 from stam_jax.storage.store import StaleVersion
 
-KEY_LENGTH = 16
 OPEN = ("/", "/docs", "/openapi.json", "/health")  # nothing of a patient is there
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -246,7 +241,7 @@ class Face:
                 async for part in http.stream():
                     raw += part
                     if len(raw) > self.limits.body_bytes:
-                        raise Refused(f"body: longer than {self.limits.body_bytes} bytes", 413)
+                        raise Refused(server.too_large(self.limits.body_bytes), 413)
         except TimeoutError:
             raise Refused("body: did not arrive in time", 408) from None
         try:
@@ -280,15 +275,11 @@ def _called(method: Any, given: dict[str, Any]) -> Any:
 
 
 class Guard:
-    """Around the application: who may ask, how much may be sent, and the count of what was answered.
-
-    Without a key only this machine can connect, and a web page open on it must not: the Host header has to be a local
-    name (against DNS rebinding), and bodies have to be JSON by their type (which a page cannot send unasked).
-    """
+    """Around the application: who may ask, how much may be sent, and the count of what was answered."""
 
     def __init__(self, app: ASGIApp, face: Face, key: str | None):
         self.app, self.face = app, face
-        self.digest = None if key is None else hashlib.sha256(key.encode()).digest()
+        self.door = server.Door(key, OPEN, face.limits.body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -305,7 +296,8 @@ class Guard:
             await send(message)
 
         try:
-            self._check({k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}, scope)
+            if (refusal := self.door.refusal(scope)) is not None:
+                raise Refused(refusal[1], refusal[0])
             await self.app(scope, receive, watched)
         except Refused as e:
             await e.response()(scope, receive, watched)
@@ -318,25 +310,6 @@ class Guard:
         finally:
             self.face.metrics.requests.labels(path, str(status or 499)).inc()
             self.face.metrics.seconds.labels(path).observe(time.perf_counter() - begin)
-
-    def _check(self, headers: dict[str, str], scope: Scope) -> None:
-        if self.digest is None:
-            host = headers.get("host", "localhost")
-            name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-            if name.lower() not in LOCAL_NAMES:
-                raise Refused(f"Host: got {host[:100]!r}, expected one of {LOCAL_NAMES}", 403)
-        elif scope["path"] not in OPEN:
-            scheme, _, given = headers.get("authorization", "").partition(" ")
-            digest = hashlib.sha256(given.strip().encode()).digest()
-            if not hmac.compare_digest(digest, self.digest) or scheme.lower() != "bearer":
-                raise Refused("Authorization: expected 'Bearer' and this server's key", 401)
-        if scope["method"] == "POST":
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json":
-                raise Refused(f"Content-Type: got {kind[:100]!r}, expected 'application/json'", 415)
-            length = headers.get("content-length", "0")
-            if length.isdigit() and int(length[:20]) > self.face.limits.body_bytes:
-                raise Refused(f"body: longer than {self.face.limits.body_bytes} bytes", 413)
 
 
 async def _on_refused(http: Request, error: Exception) -> Response:
@@ -385,50 +358,16 @@ def application(service: Service, *, key: str | None = None, limits: Limits | No
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), face, key)
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def bind(host: str, port: int, key: str | None) -> socket.socket:
-    """A bound socket, so that a taken port is known before models are loaded. port 0 takes a free one.
-
-    Raises: ValueError: others can reach the address and there is no key, or the key is short; OSError.
-    """
-    if key is None and not is_loopback(host):
-        raise ValueError(f"host {host}: others can reach it, so a key is needed")
-    if key is not None and (len(key) < KEY_LENGTH or not set(key) <= _KEY_CHARACTERS):
-        raise ValueError(f"key: expected at least {KEY_LENGTH} printable ASCII characters without blanks")
-    family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-    except OSError as e:
-        listener.close()
-        raise OSError(f"host {host}, port {port}: {e.strerror}") from None
-    return listener
-
-
-_KEY_CHARACTERS = set(string.ascii_letters + string.digits + string.punctuation)
+    """`core_jax.engine.server.bind`, where the key suits the address. Raises: ValueError: it does not; OSError."""
+    server.check_key(key, host)
+    return server.bind(host, port)
 
 
 def serve(service: Service, listener: socket.socket, *, key: str | None = None, limits: Limits | None = None,
           agents: bool = False) -> None:
     """Answers on `listener` (of `bind`, with the same key) until SIGTERM or SIGINT. agents: as `application`."""
-    import uvicorn
-
-    from core_jax.engine.http import bounded
-
     limits = limits or Limits()
-    config = uvicorn.Config(
-        application(service, key=key, limits=limits, agents=agents), http=bounded(limits), ws="none", lifespan="on",
-        log_level="warning", access_log=False, server_header=False, proxy_headers=False, backlog=1024,
-        timeout_keep_alive=30, timeout_graceful_shutdown=max(1, round(limits.drain_seconds)))
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it has shut down
-        signal.signal(number, lambda *_: None)
-    host, port = listener.getsockname()[:2]
-    print(f"serving the memory at http://{f'[{host}]' if ':' in host else host}:{port}/docs", flush=True)
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(application(service, key=key, limits=limits, agents=agents), listener, protocol=bounded(limits),
+               drain_seconds=limits.drain_seconds, lifespan="on",
+               say=lambda address: f"serving the memory at http://{address}/docs")

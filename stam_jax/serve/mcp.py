@@ -61,7 +61,8 @@ def face(service: Service, **settings: Any) -> FastMCP:
                 description="ACTIVE leaves past memories out; GATE decides; left out, the server's default")] = None,
             as_of_date: Day = None,
     ) -> dict[str, Any]:
-        """Answer a question from the memory, or say that it is not in it. `grounds` are the memories it rests on."""
+        """Answer a question from the memory, or say that it is not in it. `grounds` are the memories it rests on; where
+        `hold_served` is less than `hold`, some of what holds was not looked at."""
         return await _asked(service.answer, patient_id, question, arm=arm, as_of_date=as_of_date)
 
     async def why(

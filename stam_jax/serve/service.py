@@ -43,13 +43,14 @@ class Service:
         listing: whether the ids of all patients may be asked for.
 
     Every method raises PermissionError: another patient than the bound one; LookupError: a patient or memory that the
-    store does not know; ValueError: bad input; StoreBusy: another process holds the shard.
+    store does not know; ValueError: bad input; StoreBusy: another process holds the shard. The constructor raises
+    ValueError: a gate that was fitted on another encoder's searches.
     """
 
     def __init__(self, store: Store, encoder: Any, *, writer: Writer, reader: Reader, config: Config = Config(),
                  gate: Gate | None = None, patient_id: str | None = None, listing: bool = False):
         self.store, self.config, self.writer, self.reader = store, config, writer, reader
-        self.encoder, self.gate = _OneAtATime(encoder), gate
+        self.encoder, self.gate = _OneAtATime(encoder), gate and gate.for_searches_of(encoder.id)
         self.patient_id, self.listing = patient_id, listing
         self._writing = threading.Lock()
 
@@ -149,7 +150,8 @@ class Service:
 
     def answer(self, patient_id: str, question: str, *, arm: str | None = None, as_of_seq: int | None = None,
                as_of_date: str | None = None) -> dict[str, Any]:
-        """An answer, the packet it was read from, and the memories on which it rests.
+        """An answer, the packet it was read from, and the memories on which it rests; how many memories hold, and how
+        many of them the packet has.
 
         arm: BOTH, ACTIVE, REFILLED, or GATE, which serves BOTH or ACTIVE as the gate decides; left out it is GATE where
         the service has a gate, else BOTH. `arm` of the answer is what was served, `gate` what the gate said.
@@ -170,6 +172,7 @@ class Service:
         said = self.reader.answer([question], [packet])[0]
         return {"patient_id": patient_id, "version": found.state.version, "question": question, "answer": said.text,
                 "error": said.error, "reader": said.reader, "arm": said.arm, "gate": decided, "tokens": said.tokens,
+                "hold": found.stored[0], "hold_served": sum(i.place == "ACTIVE" for i in packet.items),
                 "packet_sha256": said.packet_sha256, "packet": packet.text, "served": list(said.mids),
                 "grounds": [record(found.state, mid) for mid in said.grounds]}
 

@@ -16,10 +16,6 @@ from stam_jax.graph.update import Update, from_body, to_body
 _CONTENTS = ("entries", "memories", "confirmations", "retractions")
 
 
-class JournalError(ValueError):
-    """A chain that does not hold: a record is missing, exchanged or changed."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
     """One journal row. body: canonical JSON text. recorded_at: UTC wall clock, for audits, part of no hash."""

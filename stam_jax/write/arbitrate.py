@@ -58,7 +58,8 @@ def restates(new: Memory, old: Memory) -> bool:
         return False
     if "PLAN" in (new.kind, old.kind) and None not in (a.end, b.end) and a.end != b.end:
         return False
-    return numbers(new.value) == numbers(old.value) and _words(new) <= _words(old)
+    less = new.attribute == "dose" and new.value is not None and not numbers(new.value)  # how often, without how much
+    return (less or numbers(new.value) == numbers(old.value)) and _words(new) <= _words(old)
 
 
 def silent(new: Memory, old: Memory) -> bool:
@@ -310,13 +311,27 @@ def _refuse(case: _Case, why: str) -> None:
 RULES = (same_person, only_verified, related, not_older, polarity, other_value, one_value, still_holds)
 
 
-def placed(case: _Case, new: Memory, kind: str, old: Memory, line: str) -> None:
-    """A placement that a writer proposed: R3, R4, R5 and R7 hold for it as well."""
+def fuller(case: _Case, new: Memory, old: Memory, line: str) -> Claim | None:
+    """R7 the other way round: `old` says less than `new` does, who takes its place, so that the same holds in whatever
+    order the two arrived. Where another state lies between them, an older `new` is the state before that."""
+    older, assumed = case.older(new, old)
+    if older and any(same_slot(m, new) and not restates(old, m) and later(m.clinical_time, new.clinical_time) == "yes"
+                     and later(old.clinical_time, m.clinical_time) == "yes" for m in case.state.memories.values()):
+        return case.place(new, Place("PRIOR", old.mid, line, assumed))
+    return None if case.ended(new) else Claim(old, new, "RESTATED", line, assumed=older or assumed, rank=(0, -1, 0.0))
+
+
+def placed(case: _Case, new: Memory, kind: str, old: Memory, line: str) -> Claim | None:
+    """A placement that a writer proposed: R3, R4, R5 and R7 hold for it as well. A claim where it moves `old`."""
     if old.experiencer != new.experiencer:
         return _refuse(case, "other_experiencer")
     if kind == "SAME":
         free = (None in new.slot and None in old.slot and new.polarity == old.polarity
                 and numbers(new.text) == numbers(old.text))
+        says_more = single_valued(new) and restates(old, new) and not restates(new, old)
+        if says_more and old.store == "ACTIVE" and verified(new) and verified(old) \
+                and case.config.restatement != "keep_both":
+            return fuller(case, new, old, line)
         recurs = old.store != "ACTIVE" and not (
             later(new.clinical_time, old.clinical_time) == later(old.clinical_time, new.clinical_time) == "unknown")
         if recurs or not (free or restates(new, old) or (silent(new, old) and new.kind == "STATE")):
@@ -424,7 +439,8 @@ def arbitrate(state: State, entry: Entry, news: Sequence[Memory], relations: Seq
         for p in placements:
             if p.kind != "CURRENT":
                 line = f"{decider}:N{p.new + 1} {p.kind} C{p.candidate + 1}"
-                placed(case, new[p.new], p.kind, old[p.candidate], line)
+                if (claim := placed(case, new[p.new], p.kind, old[p.candidate], line)) is not None:
+                    claims.append(claim)
         for v in verdicts:
             c = old[v.candidate]
             if v.kind == "KEEP" or not only_active(case, c):

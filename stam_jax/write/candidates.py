@@ -1,7 +1,8 @@
 """W4: which memories is a new one compared with? And W5: which relations come of it.
 
 What holds of the same slot comes first, then what is most alike, one matmul for all patients of the wave; then the
-memories of the same entry that stand before it, so that each pair is asked about once.
+memories of the same entry that stand before it, so that each pair is asked about once. Likeness does not bound a stop
+of no drug that the record has, which may be one of a whole class: it is compared with every dose that holds.
 """
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Arrival:
 
 
 def link_candidates(arrivals: Sequence[Arrival], config: WriteConfig) -> list[list[LinkTask]]:
-    """A task for each new memory of each arrival, in their order; one without candidates needs no answer."""
+    """The tasks of each arrival: one for each new memory, in their order (without candidates it needs no answer), then
+    further ones of the stops that `reaches_all`, each with at most `config.link_candidates` (or 1) candidates."""
     found = nearest([a.search(("ACTIVE",)) for a in arrivals], config.link_candidates)
     out = []
     for arrival, alike in zip(arrivals, found):
@@ -56,14 +58,25 @@ def link_candidates(arrivals: Sequence[Arrival], config: WriteConfig) -> list[li
             same = slots.get((m.experiencer, m.concept, m.attribute))
             if same is not None and m.mid not in mids:
                 same.append(m.mid)
-        tasks = []
+        doses = [m for m in arrival.state.active() if m.attribute == "dose" and m.polarity == "AFFIRMED"
+                 and m.mid not in mids] if any(map(reaches_all, arrival.news)) else []
+        tasks, further = [], []
         for i, new in enumerate(arrival.news):
             same = _by_likeness(arrival, i, slots.get((new.experiencer, *new.slot), ()))
             near = [arrival.known.mids[row] for row, _ in alike[i]]
             chosen = [arrival.state.memories[mid] for mid in dict.fromkeys((*same, *near))][:config.link_candidates]
             tasks.append(LinkTask(arrival.entry, new, (*chosen, *_siblings(arrival, i, config.link_candidates))))
-        out.append(tasks)
+            if reaches_all(new) and not any(m.slot == new.slot and m.experiencer == new.experiencer for m in doses):
+                rest = tuple(m for m in doses if m.experiencer == new.experiencer and m not in chosen)
+                most = max(1, config.link_candidates)
+                further += [LinkTask(arrival.entry, new, rest[at:at + most]) for at in range(0, len(rest), most)]
+        out.append(tasks + further)
     return out
+
+
+def reaches_all(m: Memory) -> bool:
+    """Whether it ends something that is taken, which may be more than its own slot: "stop all NSAIDs"."""
+    return m.polarity == "NEGATED" and m.attribute in ("dose", "background")
 
 
 def _by_likeness(arrival: Arrival, new: int, mids: Sequence[str]) -> list[str]:

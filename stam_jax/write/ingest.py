@@ -277,14 +277,14 @@ class _Run:
             with self.report.timed("candidates"):
                 tasks = link_candidates(arrivals, config)
             with self.report.timed("link"):
-                flat = [(i, j, t) for i, own in enumerate(tasks) if not failed[i] for j, t in enumerate(own)
-                        if t.candidates]
-                answers: list[LinkAnswer] = self._answers("link", self.writer.link, [t for *_, t in flat])
+                flat = [(i, t) for i, own in enumerate(tasks) if not failed[i] for t in own if t.candidates]
+                answers: list[LinkAnswer] = self._answers("link", self.writer.link, [t for _, t in flat])
             origin = "LINKER" if self.writer.decider == "model" else "RULE"
-            for (i, j, task), answer in zip(flat, answers):
+            for (i, task), answer in zip(flat, answers):
                 counters[i].update(answer.problems)
                 failed[i] |= answer.error is not None
-                linked[i][j] = relations(task, answer, config, arrivals[i].state.table, origin, counters[i])
+                own = linked[i][arrivals[i].news.index(task.memory)]
+                own += relations(task, answer, config, arrivals[i].state.table, origin, counters[i])
         with self.report.timed("impact"):
             updates = impact(arrivals, linked, config)
         with self.report.timed("update"):

@@ -8,8 +8,9 @@ memory served. Were that extracted, a memory would confirm itself. So, for every
                                         are not, and no memory is made of words that it alone said
     everyone else, clinicians too       record
 
-A turn is known by its label (`Assistant: ...` at the beginning of a line; `System:` and `Tool:` in dialogues only,
-since a note may have such a heading), or by the author of the whole entry. What the memory itself wrote (a line of a
+A turn is known by its label (`Assistant: ...` at the beginning of a line; in dialogues behind a bullet or a time of day
+too), or by the author of the whole entry. A note has headings of the same words: `System:` and `Tool:` are labels in
+dialogues only, and `Assistant: B. Jones, PA` is who helped in an operation. What the memory itself wrote (a line of a
 packet, a statement beside its id) is left out wherever it stands. Standard library only.
 """
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from stam_jax.graph import canonical
@@ -26,14 +28,23 @@ from stam_jax.read.render import head, one_line
 
 MACHINES = {  # a role, as programs and people write it -> what speaks
     "assistant": "assistant", "ai assistant": "assistant", "ai": "assistant", "agent": "assistant",
-    "chatbot": "assistant", "bot": "assistant", "model": "assistant", "llm": "assistant",
-    "system": "system", "developer": "system", "tool": "tool", "function": "tool"}
-_LABEL = re.compile(r"^[ \t*_]*(ai assistant|assistant|chatbot|system|developer|tool)[*_]*[ \t]*:", re.I | re.M)
+    "chatbot": "assistant", "bot": "assistant", "model": "assistant", "llm": "assistant", "gpt": "assistant",
+    "chatgpt": "assistant", "system": "system", "system prompt": "system", "developer": "system", "tool": "tool",
+    "tool call": "tool", "tool result": "tool", "function": "tool", "function call": "tool", "ipython": "tool"}
+_LEAD = r"(?P<lead>(?:[^\w\n]|[\d_]|(?<=\d)[TZ]|(?<=[\d ])(?i:[ap]m)\b){0,40})"  # bullets, markup, a time
+_COLON = r"[^\w\n:\uff1a(\[]{0,8}(?:[(\[][^()\[\]\n]{1,40}[)\]][^\w\n:\uff1a]{0,4})?[:\uff1a]"
+_TIME = r"[\[(]?(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d(?::\d\d)?Z?(?: ?[ap]m)?[\])]?"
+_CLOCK = rf"[ \t*_\xa0\u200b\ufeff]{{0,40}}(?:{_TIME}[ \t*_]{{0,9}})?"
+_LABEL = re.compile(rf"{_LEAD}(?i:(?P<name>ai assistant|assistant|chatbot|chatgpt|system|developer|tool)){_COLON}")
 _PERSON = re.compile(
-    r"[ \t*_]*(?:(?i:patient|pt|user|human|client|caller|mother|father|daughter|son|wife|husband|partner|carer"
+    rf"{_CLOCK}(?P<name>(?i:patient|pt|user|human|client|caller|mother|father|daughter|son|wife|husband|partner|carer"
     r"|caregiver|relative|interpreter|physician|clinician|provider|md|gp|rn|np|pa|pharmacist|therapist|resident"
-    r"|consultant|specialist|midwife|dietitian)|(?i:doctor|dr|nurse)\b\.?(?: [A-Z][\w'.-]*){0,2})[*_]*[ \t]*:")
-_LINE = re.compile(r"[^\n]+")
+    rf"|consultant|specialist|midwife|dietitian)|(?i:doctor|dr|nurse)\b\.?(?: [A-Z][\w'.-]*){{0,2}}){_COLON}")
+_MACHINE = re.compile("assistant|chatbot|chatgpt|system|developer|tool", re.IGNORECASE)
+_LINE = re.compile(r"[^\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_NOBODY = ("", "none", "nil", "n/a", "na", "not applicable")
+_HIDDEN_NAME = re.compile(r"\[\*\*.*?\*\*\]|_{2,}")  # as records without names have it
+_DEGREE = re.compile(r"(?i:m\.?d|d\.?o|p\.?a(?:-c)?|r\.?n|n\.?p|cst|rnfa|pgy-?\d|fellow|resident)\.?")
 _SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]*]*(?=\s|$)|$)")
 _NAME = re.compile(r"\s*[^\s:][^:\n]{0,39}:")
 _SERVED = re.compile(r"\[(?:date unknown|\d{4}(?:-\d\d){0,2})\] ")
@@ -47,7 +58,15 @@ Span = tuple[int, int]
 
 def machine(role: str) -> str | None:
     """`assistant`, `system` or `tool`; None for people."""
-    return MACHINES.get(" ".join(role.replace("_", " ").replace("-", " ").split()).casefold())
+    plain = re.sub(r"[\W_]+", " ", "".join(c for c in unicodedata.normalize("NFKC", role)
+                                           if unicodedata.category(c) != "Cf"))
+    return MACHINES.get(plain.strip().casefold())
+
+
+def label(line: str) -> tuple[str, str] | None:
+    """(speaker, what is said) of a dialogue's line that begins with a known speaker's label."""
+    found = _LABEL.match(line) or _PERSON.match(line)
+    return None if found is None else (found["name"], line[found.end():].lstrip("* \t"))
 
 
 def turns(entry: Entry) -> list[tuple[str, int, int]]:
@@ -57,14 +76,12 @@ def turns(entry: Entry) -> list[tuple[str, int, int]]:
     (`author_role` dialogue) a turn is a line.
     """
     who = machine(entry.author_role)
-    if who is None and _LABEL.search(entry.text) is None:
+    if who is None and _MACHINE.search(entry.text) is None:
         return []
     lines, going_on = entry.author_role == "dialogue", False
     out: list[tuple[str, int, int]] = []
     for line in _LINE.finditer(entry.text):
-        label = _LABEL.match(entry.text, *line.span())
-        said = None if label is None else machine(label[1])
-        if said == "assistant" or (said is not None and entry.kind == "dialogue"):
+        if said := _speaks(entry, line.span()):
             who, going_on = said, False
         elif lines or _PERSON.match(entry.text, *line.span()):
             who = None
@@ -76,6 +93,33 @@ def turns(entry: Entry) -> list[tuple[str, int, int]]:
             out.append((who, *line.span()))
         going_on = True
     return out
+
+
+def _speaks(entry: Entry, line: Span) -> str | None:
+    """Which machine's label a line has."""
+    if (found := _LABEL.match(entry.text, *line)) is None:
+        return None
+    said = machine(found["name"])
+    if entry.kind == "dialogue":
+        return said
+    if said != "assistant" or found["lead"].strip("*_ \t\xa0\u200b\ufeff"):
+        return None
+    behind = entry.text[found.end():line[1]].strip(" \t*")
+    if not behind:
+        behind = entry.text[line[1]:line[1] + _LONGEST].lstrip().partition("\n")[0].strip(" \t*")
+    return None if _named(behind) else said
+
+
+def _named(said: str) -> bool:
+    """Whether what stands behind a heading names people, or nobody: nothing, or the next heading."""
+    if len(said) > 200:
+        return False
+    if said.strip(".-_ ").casefold() in _NOBODY or re.match(r"[A-Z][A-Z /-]+:", said):
+        return True
+    words = re.findall(r"[^\s,;/&()]+", _HIDDEN_NAME.sub("X", said))
+    if not 1 <= len(words) <= 12 or said.endswith(("!", "?")) or (len(words) == 1 and said.endswith(".")):
+        return False
+    return _DEGREE.fullmatch(words[-1]) is not None or all(w[0].isupper() or w in ("and", "with") for w in words)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 
+from core_jax.embed import HashEncoder
 from core_jax.synth.timelines import Fact, Timeline, TimelineConfig, generate
 from stam_jax.baselines.writers import SameSlot
 from stam_jax.benchmarks.planted import entries_of
@@ -70,3 +71,18 @@ class Gold(SameSlot):
                         and new.attribute == "dose" and new.polarity == "NEGATED":
                     falls.append(Verdict(c, "RESOLVED", n))
         return UpdateAnswer(same.placements, (*same.verdicts, *falls))
+
+
+class Prompted(HashEncoder):
+    """An encoder whose files name a prompt for questions. asked: texts that were encoded with it; plain: without."""
+
+    prompts = {"query": "Find: "}
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.asked: set[str] = set()
+        self.plain: set[str] = set()
+
+    def encode(self, texts, prompt=None):
+        (self.plain if prompt is None else self.asked).update(texts)
+        return super().encode(texts if prompt is None else [self.prompts[prompt] + t for t in texts])

@@ -44,5 +44,5 @@ def folder(path: pathlib.Path, *, sessions=None, queries=None, noise=None, perso
     if noise is not None:
         files["generated_dialogues_with_noise"] = {"metadata": {}, "sessions": noise}
     for name, content in files.items():
-        (place / f"{name}.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        (place / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return path

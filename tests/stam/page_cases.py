@@ -38,7 +38,7 @@ def planted(index: int = 0, *, entries: tuple[int, int] = (12, 20), n: int = 1) 
 def commits(timeline: Timeline) -> list[Commit]:
     pid, out, made, dropped, relations = timeline.patient_id, [], {}, set(), set()
     state = State(pid)
-    for version, said in enumerate(timeline.entries):
+    for said in timeline.entries:
         e = Entry.of(pid, said.session, said.kind, said.text, date=said.date, author_role="clinician")
         if e.entry_key in state.entries:
             continue

@@ -11,6 +11,7 @@ from stam_jax.serve.service import Service
 from stam_jax.storage.store import Store
 from stam_jax.write.ingest import header_of
 
+ENCODER = "hash:32"
 CONCEPTS = ("metformin", "lisinopril", "warfarin", "penicillin", "inr")
 
 
@@ -19,6 +20,6 @@ def names(text: str) -> list[str]:
 
 
 def service(path: str | os.PathLike, **options) -> Service:
-    encoder = load_encoder("hash:32")
+    encoder = load_encoder(ENCODER)
     store = Store.open(path, encoder=header_of(encoder), check=True)
     return Service(store, encoder, writer=SlotWriter(), reader=ExtractiveReader(names), **options)

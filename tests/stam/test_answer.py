@@ -123,6 +123,12 @@ def ask(question, state, arm="BOTH", **options):
     ("Is the patient currently taking warfarin?", "no"),
     ("Does she take lisinopril?", "yes"),
     ("Is he allergic to penicillin?", "yes"),
+    ("Does she take penicillin?", NOT_MENTIONED),
+    ("Is he on penicillin?", NOT_MENTIONED),
+    ("Is she still on lisinopril?", "yes"),
+    ("Is the patient currently on warfarin?", "no"),
+    ("Is penicillin still given?", NOT_MENTIONED),
+    ("Has he received penicillin?", NOT_MENTIONED),
     ("Does the patient have fever?", "no"),
     ("Does the patient have sleep apnea?", "suspected"),
     ("Does the patient have breast cancer?", "no, a relative does"),
@@ -170,6 +176,14 @@ def test_what_holds_needs_no_history(patient):
     assert ask("What is the current dose of lisinopril?", patient, "ACTIVE").text == "20 mg once daily"
     assert ask("What is the current dose of the drug given for hypertension?", patient, "ACTIVE").text == (
         "lisinopril 20 mg once daily")
+
+
+def test_how_often_is_said_once():
+    e, m = fact("Methotrexate 10 mg twice weekly.", "2022-01-01", "methotrexate", "dose", "10 mg twice weekly")
+    f, n = fact("Folic acid 5 mg weekly.", "2022-01-01", "folic acid", "dose", "5 mg weekly")
+    state = State("p1").apply(Update.of(Commit("p1", 0, (e, f), (m, n))))
+    assert ask("What is the dose of methotrexate?", state).text == "10 mg twice weekly"
+    assert ask("What is the dose of folic acid?", state).text == "5 mg once weekly"
 
 
 def test_the_words_of_a_name_ask_for_nothing():

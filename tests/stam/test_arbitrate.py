@@ -268,6 +268,27 @@ def test_r7_the_same_value_again(config, active, history):
         assert c.transitions[0].reason == "RESTATED"
 
 
+@pytest.mark.parametrize("day, order", [("2024-03-01", "known"), ("2023-12-01", "assumed")])
+def test_r7_what_says_more_takes_the_place_of_what_says_less(day, order):
+    state, m = one()
+    e, n = new("metformin 500 mg bid", value="500 mg bid", date=day)
+    c, after = decide(state, e, [n], (), [Placement(0, "SAME", 0)])
+    assert [x.mid for x in after.active()] == [n.mid] and [x.mid for x in after.history()] == [m.mid]
+    assert (c.transitions[0].reason, c.transitions[0].successor, c.transitions[0].order) == ("RESTATED", n.mid, order)
+    c, after = decide(state, e, [n], (), [Placement(0, "SAME", 0)], config=WriteConfig(restatement="keep_both"))
+    assert len(after.active()) == 2
+
+
+def test_r7_what_says_more_and_held_before_another_dose_is_the_state_before_that():
+    e1, a = new("metformin 1000 mg", value="1000", date="2024-02-01")
+    e2, b = new("metformin 500 mg", value="500", date="2024-03-01")
+    state = stored(a, b, entries=[e1, e2], moves=[archive(a.mid, "SUPERSEDED", successor=b.mid)])
+    e, n = new("metformin 500 mg bid", value="500 mg bid", date="2024-01-10")
+    c, after = decide(state, e, [n], (), [Placement(0, "SAME", 1)])
+    assert [x.mid for x in after.active()] == [b.mid]
+    assert [(t.mid, t.reason) for t in c.transitions] == [(n.mid, "PRIOR_STATE")]
+
+
 @pytest.mark.parametrize("a, b, same", [
     (dict(value="4.0"), dict(value="40"), False), (dict(value="4.0"), dict(value="4"), True),
     (dict(value="850 mg bid"), dict(value="850 mg"), False), (dict(value="850 mg"), dict(value="850 mg bid"), True),
@@ -500,7 +521,9 @@ def run_entry(state, e, writer, config, dice, *, unverified=0.1):
     arrival = Arrival(state, e, tuple(news), rows, Vectors.of(mids, known))
     tasks, = link_candidates([arrival], config)
     answers = writer.link(tasks)
-    linked = [relations(t, a, config, state.table, "RULE", counters) for t, a in zip(tasks, answers)]
+    linked = [[] for _ in news]
+    for t, a in zip(tasks, answers):
+        linked[news.index(t.memory)] += relations(t, a, config, state.table, "RULE", counters)
     updates, = impact([arrival], [linked], config)
     proposals = list(zip(updates, writer.update(updates)))
     failed = any(a.error is not None for a in answers)

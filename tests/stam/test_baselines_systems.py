@@ -86,6 +86,27 @@ def breaks(site):
 
 def wrong(site):
     return site.nothing
+
+
+def nameless(site):
+    notes = Notes(site)
+    notes.name = 3
+    return notes
+
+
+def odd(site):
+    notes = Notes(site)
+    made, found = iter([None, "3", -1, True, [], float("nan"), 2]), iter([
+        None, "text", [None, 3, {}, {"text": None}, {"text": " "}, {"text": "\\ud800"}, {"text": "a", "date": 3},
+                       {"text": "b", "entry_key": []}, {"text": "c"}]])
+    notes.add, notes.search = lambda entry: next(made), lambda *a: next(found)
+    return notes
+
+
+def leaks(site):
+    notes = Notes(site)
+    notes.search = lambda who, question, most: [e for own in notes.kept.values() for e in own]
+    return notes
 '''
 
 
@@ -95,6 +116,24 @@ def test_an_adapter_of_ones_own(place):
     assert system.name == "notes 1.0" and external.fill(system, ENTRIES)["memories"] == 5 and not system.lost
     assert system.search("p1", "potassium", 1) == [external.Line(ENTRIES[0].text, "2024-01-01", ENTRIES[0].entry_key)]
     assert [line.entry_key for line in system.search("p10", "potassium", 9)] == [ENTRIES[3].entry_key]
+    system.close()
+
+
+def test_nonsense_of_an_adapter_is_counted(place):
+    (place / "here" / "notes.py").write_text(ADAPTER)
+    system = opened("notes:odd", place / "files")
+    assert [system.add(ENTRIES[0]) for _ in range(7)] == [0] * 6 + [2]
+    assert [system.search("p1", "x", 9) for _ in range(3)] == [[], [], [external.Line("c")]]
+    assert system.lost == {"add: gave no count": 6, "search: gave no line": 10}
+    system.close()
+
+
+def test_lines_of_another_patient_are_left_out_and_counted(place):
+    (place / "here" / "notes.py").write_text(ADAPTER)
+    system = opened("notes:leaks", place / "files")
+    external.fill(system, ENTRIES)
+    assert [line.entry_key for line in system.search("p10", "x", 9)] == [ENTRIES[3].entry_key]
+    assert system.lost == {"search: gave another patient's line": 4}
     system.close()
 
 
@@ -116,6 +155,7 @@ def test_a_process_that_ends_is_told(place):
     ("notes:absent", "notes has no absent"),
     ("notes:breaks", "OSError: [Errno 28] no space"),
     ("notes:wrong", "AttributeError: 'Site' object has no attribute 'nothing'"),
+    ("notes:nameless", "--system notes:nameless: name: got int 3, expected a string"),
 ])
 def test_what_cannot_be_opened_is_told(place, name, said):
     (place / "here" / "notes.py").write_text(ADAPTER)
@@ -128,6 +168,8 @@ def test_an_interpreter_that_is_none_is_told(place):
         opened("mem0", place / "files", "/nowhere/python")
     with pytest.raises(ValueError, match=r"its process ended \(0\): it said nothing"):
         opened("mem0", place / "files", "/bin/true")
+    with pytest.raises(ValueError, match="--system mem0: /bin/echo said .*expected an answer"):
+        opened("mem0", place / "files", "/bin/echo")
 
 
 @pytest.mark.parametrize("name, module, packages", [

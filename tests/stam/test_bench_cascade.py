@@ -62,6 +62,26 @@ def test_absence_asks_only_of_what_is_gone(timelines):
     assert kinds <= {"fallen plan", "still needed", "stopped drug"} and "fallen plan" in kinds
 
 
+def test_cascades_and_questions_of_a_patient_hang_together(timelines, stam, monkeypatch):
+    monkeypatch.setattr(T, "TEST_DRAWS", 50)
+    monkeypatch.setattr(T, "FIGURE_DRAWS", 50)
+    entries = [e for t in timelines for e in planted.entries_of(t)]
+    watch = cascade.Watch(cases.Gold(timelines))
+    bare = harness.build("bare", entries, watch, ENCODER, WriteConfig(relations=False))
+    found = {planted.STAM: cascade.Watched(*stam), "no relations": cascade.Watched(bare, watch.seen)}
+    own, against = cascade.cascade_tables([*timelines, timelines[0]], found, 0)  # twice the cascades of one patient
+    rows = {r[0]: dict(zip(own.columns, r)) for r in own.rows}
+    assert [rows[name]["fell, patients drawn"].value for name in found] == [1, 0]
+    (row,) = (dict(zip(against.columns, r)) for r in against.rows)
+    assert row["fell"].n == row["surfaced"].n == 3
+    assert (row["fell, patients drawn"].n, row["fell, patients drawn"].p) == (2, 0.5)  # two patients: no p is smaller
+    absence = cascade.absence_table(timelines, found, ENCODER, ExtractiveReader(), 0)
+    row = dict(zip(absence.columns, absence.rows[1]))
+    assert row["the same, patients drawn"].n == 2 < row["STAM minus it"].n
+    assert row["the same, patients drawn"].value == pytest.approx(row["STAM minus it"].value)
+    assert dict(zip(absence.columns, absence.rows[0]))["the same, patients drawn"] is None
+
+
 class Says:
     """A writer that extracts what it is told to, and moves nothing."""
 

@@ -8,6 +8,7 @@ import pytest
 from core_jax.engine.scripted import Scripted
 from core_jax.records import RecordError
 from stam_jax.benchmarks import clinical_bench as cb
+from stam_jax.benchmarks import cohorts
 from stam_jax.benchmarks.judge import Judge
 
 ROWS = [{"question_id": f"q{i}", "subject_id": 7, "category": c, "question": "?", "reference": "no"}
@@ -60,7 +61,7 @@ def test_a_judge_gives_points(tmp_path):
 @pytest.mark.parametrize(("text", "line", "field"), [
     (SCORES.replace("0.5", "0.7"), 3, "score"), (SCORES.replace("q1,A", "q0,A"), 3, "question_id"),
     (SCORES.replace("condition", "arm"), 1, "condition"), (SCORES.replace("q1,A,0.5", "q1,A,"), 3, "score"),
-    (SCORES.replace(",score,", ",points,"), 1, "judge_score")])
+    (SCORES.replace(",score,", ",points,"), 1, "judge_score"), (SCORES.replace("q1,A", "q1," + "A" * 200000), 2, None)])
 def test_faults_of_scores(tmp_path, text, line, field):
     with pytest.raises(RecordError) as e:
         _scores(tmp_path, text)
@@ -74,3 +75,17 @@ def test_faults_of_questions(tmp_path):
     with pytest.raises(RecordError) as e:
         _questions(tmp_path, [ROWS[0] | {"category": " "}])
     assert (e.value.line, e.value.field) == (1, "category")
+    for bad in ("\ud800", "a\0", 1.5, True):
+        with pytest.raises(RecordError) as e:
+            _questions(tmp_path, [ROWS[0] | {"question": bad}])
+        assert (e.value.line, e.value.field) == (1, "question")
+
+
+def test_a_blank_note_is_not_told(tmp_path):
+    _questions(tmp_path)
+    (tmp_path / "records" / "7").mkdir(parents=True)
+    (tmp_path / "records" / "7" / "2020_a.txt").write_text(" \n")
+    with pytest.raises(RecordError, match="is about '7', who has no record"):
+        cohorts.read("clinical_bench", tmp_path)
+    (tmp_path / "records" / "7" / "2021_a.txt").write_text("No cough.")
+    assert [e.date for e in cohorts.read("clinical_bench", tmp_path).entries["7"]] == ["2021"]

@@ -90,7 +90,12 @@ def test_suite_deletes_and_nothing_protected_goes(timelines, monkeypatch):
     monkeypatch.setattr(T, "TEST_DRAWS", 50)
     monkeypatch.setattr(T, "FIGURE_DRAWS", 50)
     monkeypatch.setattr(suite, "CONTROL", Control("0.1", unit="patient"))
-    report = suite.run(cases.Gold(timelines), ENCODER, ExtractiveReader(names), patients=20, wording="train")
+    encoder, write = cases.Prompted(64), WriteConfig(group=15)
+    report = suite.run(cases.Gold(timelines), encoder, ExtractiveReader(names), patients=20, wording="train",
+                       write=write)
+    assert encoder.asked == {a.text for t in timelines if t.patient_id in _deployed(timelines) for a in asks_of(t)}
+    assert report.config["write"] == dataclasses.asdict(write)
+    assert report.config["read"] == dataclasses.asdict(suite.READ)
     found = {name: t["rows"] for name, t in json.loads(T.to_json(report))["tables"].items()}
     assert set(found) == {"criteria", "alphas", "candidates", "kept", "answers", "examples"}
     kept = {r["memories"]: (r["before"], r["after"]) for r in found["kept"]}
@@ -103,6 +108,9 @@ def test_suite_deletes_and_nothing_protected_goes(timelines, monkeypatch):
     before, calibrated, nothing = (r for r in found["answers"] if r["questions"] == "all")
     asked = sum(len(asks_of(t)) for t in timelines if t.patient_id in {e for e in _deployed(timelines)})
     assert calibrated["same answers"]["n"] == asked
+    assert calibrated["the same, patients drawn"]["n"] == len(_deployed(timelines)) < calibrated["F1 minus before"]["n"]
+    assert calibrated["the same, patients drawn"]["value"] == calibrated["F1 minus before"]["value"]
+    assert before["patients drawn"]["value"] == before["type-macro F1"]["value"]
     changed = calibrated["accuracy minus before"]
     assert changed["b"] + changed["c"] <= asked * (1 - calibrated["same answers"]["value"]) + 1e-9
     assert nothing["accuracy"]["value"] < before["accuracy"]["value"]
@@ -130,7 +138,7 @@ def test_paired_answers():
     def scores(right):
         return [harness.Score(str(r), float(r), float(r), r, None) for r in right]
 
-    asks = [harness.Ask(f"q{i}", "p", "t", "?", ("1",)) for i in range(6)]
+    asks = [harness.Ask(f"q{i}", f"p{i // 2}", "t", "?", ("1",)) for i in range(6)]
     made = suite.answers_table(asks, {"before": scores([1, 1, 1, 0, 0, 1]), "after": scores([1, 0, 1, 1, 1, 1]),
                                       "same": scores([1, 1, 1, 0, 0, 1])}, {"q1", "q3"}, 0)
     rows = [dict(zip(made.columns, row)) for row in made.rows]
@@ -139,6 +147,9 @@ def test_paired_answers():
         ("all", 6), ("on what is safe to forget", 2), ("on nothing of that", 4)]
     assert (rows[4]["accuracy minus before"].b, rows[4]["accuracy minus before"].c) == (1, 1)
     assert (rows[7]["accuracy minus before"].b, rows[7]["accuracy minus before"].c) == (1, 0)
+    assert after["F1 minus before"].n == 6 and after["the same, patients drawn"].n == 3  # p0 -1, p1 +1, p2 +1: any sign
+    assert after["the same, patients drawn"].p == 1.0
+    assert after["the same, patients drawn"].value == after["F1 minus before"].value
     assert (after["accuracy minus before"].b, after["accuracy minus before"].c) == (2, 1)
     assert after["accuracy minus before"].p == 1.0 and after["same answers"].value == 0.5
     assert same["same answers"].value == 1.0 and np.isclose(same["F1 minus before"].value, 0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 
 import pytest
 from file_suite_cases import clinical_bench, locomo, memory_bench, served
@@ -15,7 +16,8 @@ from stam_jax.benchmarks.write_paths import APPENDED, STAM
 from stam_jax.cli import main, parser
 from stam_jax.commands import file_suites as command
 from stam_jax.commands import suites
-from stam_jax.config import Config
+from stam_jax.config import Config, ReadConfig, WriteConfig
+from stam_jax.graph.memory import Entry
 from stam_jax.read.answer import ExtractiveReader
 from stam_jax.rules import RulesWriter, names
 
@@ -63,20 +65,26 @@ def test_memory_bench_without_a_judge(capsys, tmp_path):
     assert against["compat"]["test"] == "sign flip" and against["compat"]["holm"] >= against["compat"]["p"]
     assert against["compat, patients drawn"]["n"] == 2 and against["compat, patients drawn"]["p"] == 0.5
     assert [r["questions"] for r in _rows(report, "patients")] == [7, 7]
+    assert "repeatability" not in report["tables"]  # a reader without a model says the same again
+    assert report["config"]["read"]["most"] == 8 and report["config"]["write"][APPENDED]["restatement"] == "keep_both"
+    assert report["command"] == ("stam bench --set encoder=hash:64 --set read.most=8 --suite memory_bench --input PATH "
+                                 "--out DIR")
     assert report["config"]["entries"] == 40 and report["config"]["judge"] is None
     assert "No judge was named" in report["notes"][0]
     assert "penicillin" not in json.dumps(report["tables"])  # no words of the files
 
 
 def test_memory_bench_with_a_reader_and_a_judge(capsys, tmp_path):
-    path, asked = memory_bench(tmp_path / "bench"), []
+    path, asked, said = memory_bench(tmp_path / "bench"), [], Counter()
 
     def answer(prompt):
         asked.append(prompt)
         if prompt.startswith("You grade"):
             return json.dumps({"is_correct": "the answer is" in prompt, "ncr_score": 1, "crc_score": 1,
                                "cc_score": 0.5})
-        return "A patient: the answer is B" if "Which drug" in prompt else "the answer is 5 mg"
+        said[prompt] += 1
+        other = "." * said[prompt]  # each time
+        return f"A patient: the answer is B{other}" if "Which drug" in prompt else "the answer is 5 mg"
 
     with served(answer) as model:
         told = _bench(capsys, tmp_path / "out", "--suite", "memory_bench", "--input", str(path / "persona_1"),
@@ -96,6 +104,10 @@ def test_memory_bench_with_a_reader_and_a_judge(capsys, tmp_path):
     assert "was shown 4 different answers; 0 verdicts" in report["notes"][1]
     prompts = [p for p in asked if p.startswith("<n")]
     assert any("请只回答所有正确选项的字母" in p for p in prompts) and any("父" in p or "Karl" in p for p in prompts)
+    again = {r["figure"]: r for r in _rows(report, "repeatability", system="STAM, BOTH")}
+    assert set(again) == {"compat (type macro)", "strict (type macro)"}
+    assert all((r["passes"], r["answers that differ"], r["span in points"]) == (3, 1, 0.0) for r in again.values())
+    assert again["compat (type macro)"]["lowest"] == head["compat (type macro)"]["value"]
     assert "--noise" in report["command"] and str(tmp_path) not in report["command"].replace(model, "")
 
 
@@ -193,7 +205,7 @@ def test_a_question_sees_nothing_that_was_told_later(tmp_path):
     assert cohort.told == {"persona_1@10": ("persona_1", 10), "persona_1@20": ("persona_1", 20)}
     encoder = file_suites.OnceEncoder(load_encoder("hash:64"))
     made = file_suites.written(cohort, [RulesWriter()], encoder)
-    a = file_suites.Marked(cohort, made, encoder, ExtractiveReader(names), None, reference=30)
+    a = file_suites.Marked(cohort, made, encoder, ExtractiveReader(names), None, read=ReadConfig(30, 30, 30))
     arms, swept = file_suites.arms(a, 100)
     for s in (*arms, *swept):
         for q, packet in zip(cohort.asked, s.packets):
@@ -231,8 +243,8 @@ def test_each_fold_is_written_by_its_own_writer(tmp_path):
 
 
 def test_adapters_of_each_fold(tmp_path, monkeypatch):
-    opened = []
-    monkeypatch.setattr(command, "load_backend", lambda name, adapters: opened.append((name, adapters)) or Scripted([]))
+    opened, backend = [], Scripted([])
+    monkeypatch.setattr(command, "load_backend", lambda name, adapters: opened.append((name, adapters)) or backend)
 
     def args(suite="clinical_bench"):
         return parser().parse_args(["bench", "--out", "o", "--suite", suite, "--writer", "w", "--adapters",
@@ -243,7 +255,9 @@ def test_adapters_of_each_fold(tmp_path, monkeypatch):
     for k in range(5):
         (tmp_path / f"fold_{k}" / "link").mkdir(parents=True)
     (tmp_path / "fold_3" / "update").mkdir()
-    writers = command.fold_writers(args(), Config())
+    writers = command.fold_writers(args(), Config(write=WriteConfig(answer_tokens=77, retries=0)))
+    writers[3].extract([Entry.of("p", "s", "note", "Started metformin 500 mg daily.")])
+    assert [r.sampling.max_tokens for r in backend.requests] == [77]
     ((name, adapters),) = opened  # one model
     assert name == "w" and adapters["link 4"] == str(tmp_path / "fold_4" / "link") and len(adapters) == 6
     assert [w.hashes["link_adapter"] for w in writers] == [f"link {k}" for k in range(5)]

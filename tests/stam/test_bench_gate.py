@@ -5,6 +5,7 @@ import bench_cases as cases
 import numpy as np
 import pytest
 
+from core_jax import stats
 from core_jax.embed import HashEncoder
 from stam_jax.benchmarks import gate, harness
 from stam_jax.benchmarks import tables as T
@@ -56,6 +57,15 @@ def test_figures_are_those_of_what_is_served(replayed, monkeypatch):
     served, need, dependence = gate.gate_tables(fitted, judged, 0)
     shown = {(r[0], r[1]): dict(zip(served.columns, r)) for r in served.rows}
     assert len(shown) == 3 + 2 * len(LAMBDAS)
+    d = np.array(judged.f1(np.zeros(len(judged.rows), bool))) - judged.f1(np.ones(len(judged.rows), bool))
+    by_patient = shown["ACTIVE", None]["the same, patients drawn"]
+    flip = stats.sign_flip(d, judged.types, judged.patients)
+    assert (by_patient.n, by_patient.p, by_patient.value) == (5, flip.p_value, flip.estimate)
+    assert by_patient.n < shown["ACTIVE", None]["F1 minus BOTH"].n == len(d) and by_patient.holm >= by_patient.p
+    for name, every in (("ACTIVE", False), ("BOTH", True)):
+        drawn = shown[name, None]["patients drawn"]
+        assert drawn == T.mean(judged.f1(np.full(len(d), every)), judged.types, judged.patients)
+        assert drawn.value == shown[name, None]["type-macro F1"].value
     both, active, gold = (shown[name, None] for name in ("BOTH", "ACTIVE", "gold need of HISTORY"))
     assert both["HISTORY skipped"].value == 0 and active["HISTORY skipped"].value == 1 and both["tokens saved"] == 0
     assert active["F1 minus BOTH"].value < 0 < active["prefill saved"] < 1

@@ -8,6 +8,7 @@ import pytest
 
 from core_jax.engine.scripted import Scripted
 from core_jax.records import RecordError
+from stam_jax.benchmarks import cohorts
 from stam_jax.benchmarks import locomo as bench
 from stam_jax.benchmarks.judge import Judge
 from stam_jax.readers.locomo import Question, read, samples, turns
@@ -120,7 +121,13 @@ def test_a_type_by_name(tmp_path):
     (lambda s: s["qa"][0].update(category=6), "[0].qa[0].category"),
     (lambda s: s["qa"][0].pop("answer"), "[0].qa[0].answer"),
     (lambda s: s["conversation"]["session_1"][0].pop("text"), "[0].conversation.session_1[0].text"),
-    (lambda s: s["qa"][0].update(evidence=[1]), "[0].qa[0].evidence[0]")])
+    (lambda s: s["qa"][0].update(evidence=[1]), "[0].qa[0].evidence[0]"),
+    (lambda s: s.update(sample_id=""), "[0].sample_id"), (lambda s: s.update(sample_id="a\0"), "[0].sample_id"),
+    (lambda s: s["qa"][0].update(question=" "), "[0].qa[0].question"),
+    (lambda s: s["qa"][0].update(question="\ud800"), "[0].qa[0].question"),
+    (lambda s: s["qa"][0].update(answer="\ud800"), "[0].qa[0].answer"),
+    (lambda s: s["qa"][0].update(category="\ud800"), "[0].qa[0].category"),
+    (lambda s: s.update(conversation={f"session_{'9' * 5000}": []}), "[0].conversation")])
 def test_faults_name_the_field(tmp_path, change, field):
     raw = copy.deepcopy(SAMPLE)
     change(raw)
@@ -129,3 +136,13 @@ def test_faults_name_the_field(tmp_path, change, field):
     assert e.value.field == field
     with pytest.raises(RecordError, match="stands twice"):
         list(samples(_file(tmp_path, SAMPLE, SAMPLE)))
+
+
+def test_a_session_without_a_turn_is_not_told(tmp_path):
+    raw = copy.deepcopy(SAMPLE)
+    raw["conversation"]["session_1"] = []
+    found = cohorts.read("locomo", _file(tmp_path, raw))
+    assert [e.source_id for e in found.entries["conv-1"]] == ["session_2"] and found.told == {"conv-1": ("conv-1", 1)}
+    raw["conversation"]["session_2"] = []
+    with pytest.raises(RecordError, match="talks.json: conversation: 'conv-1' has no turn in any session"):
+        cohorts.read("locomo", _file(tmp_path, raw))

@@ -95,7 +95,8 @@ def test_scores_without_a_judge_say_what_scored_them():
 
 @pytest.mark.parametrize(("said", "verdict"), [
     ('So: {"is_correct": true, "reason": "a } b"} done {', {"is_correct": True, "reason": "a } b"}),
-    ('{"is_correct": tr', None), ("[1]", None), ("no", None), ('{"a": "\\"{"}', {"a": '"{'})])
+    ('{"is_correct": tr', None), ("[1]", None), ("no", None), ("", None),
+    ("9" * 5000, None), ('{"is_correct": NaN}', None), ("[" * 100000, None), ('{"a": 1, "a": 0}', None), ('{"a": "\\"{"}', {"a": '"{'})])
 def test_a_judges_verdict_is_read_out_of_its_words(said, verdict):
     assert read_verdict(said) == verdict
 
@@ -140,6 +141,8 @@ def test_deduction():
     assert mb.deduction_score(verdict | {"uses_patient_specific_info": False}) == pytest.approx(0.81 * 0.5 * 0.9)
     assert mb.deduction_score(verdict | {"memory_retrieval_quality": "?"}) == pytest.approx(0.81 * 0.5)
     assert mb.deduction_score(verdict | {"memory_retrieval_quality": ["good"]}) == pytest.approx(0.81 * 0.5)
+    for no_share in (float("nan"), float("inf"), 10**400, -1, 85, "1", True, None):
+        assert mb.deduction_score(verdict | {"ncr_score": no_share}) == pytest.approx((0.28 + 0.18) * 0.9)
     query = _query("multi_hop_clinical_deduction", ("x", True))
     got = mb.score(query, "out", verdict)
     assert (got.compat, got.strict) == (1.0, 0.0)  # chain completeness 0.6 is below the 0.7 that the judge was told

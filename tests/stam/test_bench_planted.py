@@ -29,7 +29,8 @@ def timelines():
 @pytest.fixture(scope="module")
 def memories(timelines):
     entries = [e for t in timelines for e in planted.entries_of(t)]
-    return planted.memories_of(entries, harness.OnceWriter(cases.Gold(timelines)), harness.OnceEncoder(ENCODER))
+    return planted.memories_of(entries, harness.OnceWriter(cases.Gold(timelines)), harness.OnceEncoder(ENCODER),
+                               write=WriteConfig())
 
 
 @pytest.fixture
@@ -272,7 +273,7 @@ def test_suite(few_draws):
     text = T.to_json(first)
     assert text == T.to_json(report())
     found = json.loads(text)["tables"]
-    assert {"state", "state_differences", "slots", "moves", "order", "deletion", "answers", "answer_differences",
+    assert {"state", "state_differences", "slots", "moves", "order", "answers", "answer_differences",
             "arms", "history", "losses", "types", "aspects", "depths"} <= found.keys()
     words = {r["system"]: r["median words"] for r in found["answers"]["rows"]}
     assert all(abs(w - words["STAM, BOTH"]) <= 0.15 * words["STAM, BOTH"] for w in words.values())

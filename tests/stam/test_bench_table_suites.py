@@ -10,8 +10,11 @@ from core_jax.embed import load_encoder
 from stam_jax.baselines.writers import SameSlot
 from stam_jax.benchmarks import mimic_qa, table_suites
 from stam_jax.benchmarks import tables as T
+from stam_jax.config import ReadConfig
 from stam_jax.read.answer import ExtractiveReader
 from stam_jax.write.writer import Extraction
+
+READ = ReadConfig(12, 12, 12)
 
 
 class _Nothing:
@@ -37,7 +40,7 @@ def test_mimic_qa(hospital, monkeypatch):
     monkeypatch.setattr(T, "TEST_DRAWS", 50)
     monkeypatch.setattr(T, "FIGURE_DRAWS", 50)
     path, told = hospital
-    report = table_suites.mimic_qa_report(path, told, ExtractiveReader(), most=12)
+    report = table_suites.mimic_qa_report(path, told, ExtractiveReader(), read=READ)
     store = {r["write path"]: r for r in _rows(report, "store")}
     assert list(store) == list(table_suites.PATHS)
     assert store["append only"]["superseded"] == 0 < store["STAM"]["superseded"]
@@ -65,7 +68,7 @@ def test_mimic_qa(hospital, monkeypatch):
     splits = {(r["split"], r["system"]): r for r in _rows(report, "splits")}
     assert {s for _, s in splits} == set(got) and {s for s, _ in splits} == {"train", "validation"}
     assert sum(r["questions"] for (_, s), r in splits.items() if s == "flat RAG") == report.config["questions"]
-    assert report == table_suites.mimic_qa_report(path, told, ExtractiveReader(), most=12)
+    assert report == table_suites.mimic_qa_report(path, told, ExtractiveReader(), read=READ)
 
 
 def test_evidence_in_history_is_what_nothing_active_cites(hospital):
@@ -85,7 +88,7 @@ def test_controls_are_told_the_patients_of_the_test_split(tmp_path, monkeypatch)
     assert told.chosen == {"20000001"}
     assert {n: sorted(m.states) for n, m in told.memories.items()} == {
         "STAM": ["20000001", "20000002"], "append only": ["20000001"]}
-    report = table_suites.mimic_qa_report(path, told, ExtractiveReader(), most=12)
+    report = table_suites.mimic_qa_report(path, told, ExtractiveReader(), read=READ)
     splits = {(r["split"], r["system"]) for r in _rows(report, "splits")}
     assert {s for split, s in splits if split == "train"} == {"STAM, BOTH"}
     assert {s for split, s in splits if split == "test"} == {"STAM, BOTH", "append only", "flat RAG", "full context"}

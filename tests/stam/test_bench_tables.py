@@ -61,10 +61,16 @@ REPORT = T.Report(
      T.Table("two", "Second", ("n",), ((3,), (float("nan"),)), "A note.")))
 
 
+HOSTILE = T.Report("toy", "Toy", "stam bench --suite toy", {}, {}, {}, (
+    T.Table("one", "First", ("a", "b"), (("\\|\n</td><script>\x1b[31m\u202eworse", "< 1"),)),))
+
+
 def test_markdown():
     text = T.to_markdown(REPORT)
     assert "| a\\|b | 0.500 [0.250, 0.750] | - |" in text
     assert "| c d | 0.123 | -0.031 [-0.050, +0.010], p < 0.001 (Holm 0.020), 3:9 |" in text
+    (row,) = [line for line in T.to_markdown(HOSTILE).splitlines() if "worse" in line]
+    assert row == "| \\\\\\| \\</td>\\<script> [31m worse | < 1 |"
     assert "stam bench --suite toy" in text and "A note." in text and "data " + "ab" * 32 in text
 
 
@@ -117,6 +123,9 @@ def test_intervals_and_tests_can_draw_patients():
     assert (got.p, got.n, got.low, got.high) == (0.5, 2, 1.0, 1.0)  # two patients: of four patterns two reach it
     lone = T.mean([1.0, 1.0, 0.0], ["a", "b", "b"], ["p", "q", "q"])  # draws without p or without q lack a type
     assert (lone.value, lone.low, lone.high) == (0.75, 0.75, 0.75)
+    many, each = [f"t{i:03}" for i in range(100)], [f"p{i}" for i in range(100)]  # no draw has every type
+    assert T.shown(T.mean([1.0] * 100, many, each)) == "1.000"
+    assert T.shown(T.compare_scores([1.0] * 100, [0.0] * 100, many, each)) == "+1.000, p < 0.001"
 
 
 def test_mean_is_by_type():

@@ -126,6 +126,12 @@ def test_turns_of_a_transcript_that_are_no_record_are_counted(capsys, tmp_path):
     assert report["problems"] == {"assistant_turn": 1, "system_turn": 1} and report["memories"]["inserted"] == 1
 
 
+def test_an_answer_says_how_much_of_what_holds_was_looked_at(store, capsys):
+    ask = ["answer", "--store", store, "--patient", "P1", "--question", "Which medicines does she take?", *HASH]
+    told, cut = json.loads(run(capsys, *ask)), json.loads(run(capsys, *ask, "--set", "read.most=1"))
+    assert (told["hold"], told["hold_served"], cut["hold"]) == (4, 4, 4) and cut["hold_served"] <= 1
+
+
 def test_the_instruction_before_a_question_is_a_setting(store, capsys):
     ask = ["search", "--store", store, "--patient", "P1", "--query", "HbA1c", *HASH]
     plain, told = run(capsys, *ask), run(capsys, *ask, "--set", "read.instruction=Find the words on penicillin hives: ")
@@ -228,6 +234,10 @@ def test_lessons(capsys, tmp_path):
     files = json.loads(run(capsys, "lessons", "write", "--patients", "5", "--most", "20", "--out", str(tmp_path / "lessons")))["files"]
     assert files["extract.jsonl"] > 0 and (tmp_path / "lessons" / "link.jsonl").exists()
     assert json.loads(run(capsys, "lessons", "score", "--patients", "12", "--most", "10"))["extract"]["f1"] > 0.9
+    for action in ("write", "score"):
+        assert "--most 0: expected at least 1" in run(capsys, "lessons", action, "--patients", "5", "--most", "0",
+                                                      "--out", str(tmp_path / "none"), code=2)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(("args", "why"), [

@@ -12,6 +12,8 @@ from memory_cases import commit, doses, entry, memory, vector
 from core_jax import stats
 from core_jax.records import RecordError
 from stam_jax.config import ReadConfig
+from stam_jax.deletion.plan import Calibration
+from stam_jax.deletion.scorer import Scorer
 from stam_jax.graph.state import State
 from stam_jax.graph.update import Update
 from stam_jax.history import gate, replay
@@ -173,6 +175,23 @@ def test_a_replay_file_gives_the_same_gate_again(tmp_path):
     assert Gate.load(tmp_path / "g.json") == forever
 
 
+def test_a_gate_serves_the_encoder_on_whose_searches_it_was_fitted(tmp_path):
+    rows = [dataclasses.replace(r, encoder="hash:8") for r in planted()]
+    gate = Gate.fit(rows, lam=0.1)
+    gate.save(tmp_path / "g.json")
+    kept = Gate.load(tmp_path / "g.json")
+    assert kept.encoder == "hash:8" and kept.for_searches_of("hash:8") is kept and kept.report(rows)["rows"]
+    for wrong in ("hash:9", ""):
+        with pytest.raises(ValueError, match="fitted on searches of the encoder hash:8"):
+            kept.for_searches_of(wrong)
+    with pytest.raises(ValueError, match="'hash:8' and 'hash:9'"):
+        Gate.fit([*rows[:-1], dataclasses.replace(rows[-1], encoder="hash:9")], lam=0.1)
+    with pytest.raises(ValueError, match="these are of hash:9"):
+        kept.report([dataclasses.replace(r, encoder="hash:9") for r in rows])
+    with pytest.raises(ValueError, match=r"\(not said\)"):
+        Gate.fit(planted(), lam=0.1).for_searches_of("hash:8")
+
+
 @pytest.mark.parametrize("change, field", [({"history": -1}, "history"), ({"features": {"a1": "x"}}, "features.a1"),
                                            ({"active": {"answer": "x"}}, "active"), ({"judged": 1}, "judged"),
                                            ({"question_id": "q0"}, "question_id"), ({"history": 0}, "history")])
@@ -230,6 +249,11 @@ def test_it_learns_what_was_planted_and_is_judged_on_patients_it_has_not_seen():
     assert cheap["prefill_flops"] == pytest.approx(2 * cheap["tokens"])
     assert r["refilled"] == 240 and r["history_critical"] == sum(x.refilled.score == 0 for x in rows)
     assert r["history_harmful"] == 0
+    by_patient = dear["change"]["by_patient"]  # ACTIVE for all
+    d = np.array([x.active.score - x.both.score for x in rows])
+    flip, interval = (f(d, None, [x.patient_id for x in rows]) for f in (stats.sign_flip, stats.paired_bootstrap))
+    assert by_patient == {"test": "sign_flip", "patients": 24, "p_value": flip.p_value, "low": interval.low,
+                          "high": interval.high}
     json.dumps(r, allow_nan=False)
     soft = [dataclasses.replace(x, judged=False, both=dataclasses.replace(x.both, score=0.9)) for x in rows]
     soft = [x if x.history else dataclasses.replace(x, active=x.both) for x in soft]
@@ -303,17 +327,17 @@ def test_rehearsing_asks_both_arms_and_scores_them():
     found = read.search(state, (mids, np.stack([vector(m) for m in mids])), np.ones(8), CONFIG)
     questions = [Asked(f"q{i}", "p1", "t", "Dose?", ("x", "y")) for i in range(70)]
     reader = Parrot()
-    rows = list(gate.rehearse(questions, iter([found] * 70), reader, CONFIG))
+    rows = list(gate.rehearse(questions, iter([found] * 70), reader, CONFIG, "hash:8"))
     assert [r.question_id for r in rows] == [q.question_id for q in questions] and max(reader.asked) == 3 * 64
     both, active = (read.packet(found, arm, CONFIG) for arm in ("BOTH", "ACTIVE"))
     r = rows[-1]
     assert (r.both.packet_sha256, r.active.packet_sha256) == (both.sha256, active.sha256) and not r.judged
     assert r.history == sum(i.place == "HISTORY" for i in both.items) > 0 and r.refilled is not None
     assert r.features == gate.features(found, CONFIG, "Dose?")
-    judged = list(gate.rehearse(questions[:1], [found], reader, CONFIG, judge=lambda said, gold: len(gold) == 2))
+    judged = list(gate.rehearse(questions[:1], [found], reader, CONFIG, "hash:8", judge=lambda said, gold: len(gold) == 2))
     assert judged[0].judged and judged[0].both.score == judged[0].active.score == 1.0
     with pytest.raises(ValueError, match="'q0': it broke"):
-        list(gate.rehearse([dataclasses.replace(questions[0], text="break")], [found], reader, CONFIG))
+        list(gate.rehearse([dataclasses.replace(questions[0], text="break")], [found], reader, CONFIG, "hash:8"))
 
 
 # ---- serving ------------------------------------------------------------------------------------------------------
@@ -339,10 +363,32 @@ def test_the_gate_changes_no_bytes():
 @pytest.mark.parametrize("change", [{"schema": "gate/0"}, {"features": ["a1"]}, {"features": ["nonsense"] * 10},
                                     {"model": {"bias": "x"}}, {"threshold": None}, {"replay_sha256": ""},
                                     {"threshold": "nan"}, {"lam": -1}, {"patients": "p1"}, {"macro": 1},
-                                    {"price": None}])
+                                    {"price": None}, {"features": ["a1"] * 10}, {"threshold": 10**400},
+                                    {"model": {"mean": [0] * 10, "scale": [0] * 10, "weights": [0] * 10, "bias": 0}},
+                                    {"model": {"mean": [10**400] * 10, "scale": [1] * 10, "weights": [0] * 10,
+                                               "bias": 0}}])
 def test_a_bad_gate_file_is_refused(tmp_path, change):
     Gate(FEATURES, Logistic((0.0,) * 10, (1.0,) * 10, (0.0,) * 10, 0.0), 0.5, 0.1, "x").save(tmp_path / "g.json")
     raw = json.loads((tmp_path / "g.json").read_text()) | change
     (tmp_path / "g.json").write_text(json.dumps(raw))
     with pytest.raises(RecordError, match="g.json"):
         Gate.load(tmp_path / "g.json")
+
+
+@pytest.mark.parametrize("raw", ["", "[]", "3", "[" * 100000, "{", "\udcff", '{"lam": NaN}', "9" * 5000])
+def test_what_is_no_gate_is_refused(tmp_path, raw):
+    (tmp_path / "g.json").write_bytes(raw.encode("utf-8", "surrogateescape"))
+    for kind in (Gate, Scorer, Calibration):
+        with pytest.raises(RecordError, match="g.json"):
+            kind.load(tmp_path / "g.json")
+
+
+def test_a_gate_that_gives_no_probability_is_refused():
+    one = Gate(("a1", "h1"), Logistic((0.0,) * 2, (5e-324,) * 2, (1.0, -1.0), 0.0), 0.5, 0.1, "x")
+    with pytest.raises(ValueError, match="give no probability"), np.errstate(all="ignore"):
+        one.probability({"a1": 0.5, "h1": 0.5})
+
+
+def test_a_feature_that_is_no_float_is_refused():
+    with pytest.raises(RecordError, match="features.a1: got 1000.*finite"):
+        Replay("q", "p", "t", {"a1": 10**400}, *[Served("s", "a", 1.0, 1)] * 2, 0)

@@ -181,7 +181,7 @@ def test_links_are_read_by_candidate():
     assert read.problems == {"bad_line": 1, "unknown_alias": 1} and read.error is None
     assert lines.parse_links("C1 causal", 1).error == lines.UNUSABLE  # which way?
     assert lines.parse_links("C1 B\nC1 C\nC2 B\nC2 B", 2).problems == {"contradiction": 2, "duplicate_line": 1}
-    assert lines.parse_links(lines.render_links("ABK"), 3).links == (
+    assert lines.parse_links("C1 A\nC2 B\nC3 K", 3).links == (
         lines.Link(1, "restatement"), lines.Link(2, "monitoring_for", False))
 
 

@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import pytest
+from service_cases import ENCODER
 from test_serve import KEY, running
 
 pytest.importorskip("mcp", reason="mcp is not installed (extra `mcp`)")
@@ -104,7 +105,7 @@ def test_an_agent_that_names_its_patient(tmp_path):
 @pytest.mark.slow
 def test_an_agent_is_served_by_the_gate(tmp_path):
     model = Logistic((0.0,) * len(FEATURES), (1.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0)  # always 1/2
-    Gate(FEATURES, model, 0.75, 0.05, "rows").save(tmp_path / "gate.json")
+    Gate(FEATURES, model, 0.75, 0.05, "rows", encoder=ENCODER).save(tmp_path / "gate.json")
 
     async def talk():
         async with over_stdio(tmp_path / "store", patient_id="P1", gate=str(tmp_path / "gate.json")) as session:

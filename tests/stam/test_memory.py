@@ -199,12 +199,8 @@ def test_the_paper_has_seven_types():
         "restatement", "same_condition_thread", "treatment_for", "monitoring_for"}
 
 
-def test_neighbours_walk_one_hop_along_what_expands():
-    table = RelationTable((RelationType("near"), RelationType("far", expand=False)))
-    near, far = Relation.of("a", "b", "near", table=table, confidence=0.6), Relation.of("a", "c", "far", table=table)
-    best = Relation.of("d", "a", "near", table=table, confidence=0.9)
-    beyond = Relation.of("b", "e", "near", table=table)
-    assert relations.neighbours([near, far, best, beyond], ["a"], table) == [best, near]
+def test_a_relation_knows_its_other_end():
+    near = Relation.of("a", "b", "restatement")
     assert near.other("a") == "b" and near.other("b") == "a"
 
 

@@ -63,6 +63,10 @@ def test_personas_come_by_number(tmp_path):
     (dict(queries=[query("q", 10, "riddle", ("x", True))]), "queries[0].query_type"),
     (dict(queries=[query("q", 10, "state_update", ("x", False))]), "queries[0].answers"),
     (dict(queries=[QUERIES[0] | {"question": 3}]), "queries[0].question"),
+    (dict(queries=[QUERIES[0] | {"question": "\ud800"}]), "queries[0].question"),
+    (dict(queries=[QUERIES[0] | {"query_id": ""}]), "queries[0].query_id"),
+    (dict(queries=[QUERIES[0] | {"metadata": {"a": ["\ud800"]}}]), "queries[0].metadata"),
+    (dict(queries=[query("q", 10, "state_update", ("\ud800", True))]), "queries[0].answers[0].content"),
     (dict(sessions={"a": 1}), "sessions"),
     (dict(sessions=[SESSIONS[0] | {"session_id": True}]), "sessions[0].session_id"),
 ])

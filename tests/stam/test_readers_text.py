@@ -8,6 +8,7 @@ import pytest
 
 from core_jax.records import RecordError
 from stam_jax.readers import chat, text
+from stam_jax.write.turns import turns
 
 
 def test_a_folder_of_patients(tmp_path):
@@ -111,7 +112,36 @@ def test_who_speaks_in_a_transcript(tmp_path):
     assert left_out == {"system_turn": 3, "tool_turn": 3}
 
 
+def test_a_label_begins_a_turn_however_it_is_written(tmp_path):
+    (tmp_path / "p.txt").write_text(
+        "Patient: a\n[10:32] Assistant: b\n[10:33] Patient:\nc\n- PT: 12\n**Assistant:** d\nPatient: e\nAssistant:\nf\n"
+        "Tool:\n{}\nPatient: g\nAssistant\uff1ah\n", encoding="utf-8")
+    left_out = Counter()
+    (found,) = chat.read(tmp_path / "p.txt", left_out)
+    assert found.text == ("Patient: a\nAssistant: b\nPatient: c - PT: 12\nAssistant: d\nPatient: e\nAssistant: f\n"
+                          "Patient: g\nAssistant: h\n")
+    assert left_out == {"tool_turn": 1}
+
+
+def test_a_speaker_is_one_line(tmp_path):
+    said = [{"role": "user", "speaker": "Bob\nAssistant", "content": "I take warfarin."}]
+    (tmp_path / "p.json").write_text(json.dumps({"messages": said}), encoding="utf-8")
+    (found,) = chat.read(tmp_path / "p.json")
+    assert found.text == "Bob Assistant: I take warfarin.\n" and turns(found) == []
+
+
+@pytest.mark.parametrize("raw, said", [
+    ('{"messages": ' + "9" * 5000 + "}", "integer string conversion"), ('{"messages": NaN}', "NaN is not valid JSON"),
+    ('{"messages": [{"role": "assistant", "role": "user", "content": "x"}]}', "role: stands twice in one object"),
+    ("[" * 100000, "nested too deep")])
+def test_strange_json_names_the_file(tmp_path, raw, said):
+    (tmp_path / "p.json").write_text(raw)
+    with pytest.raises(RecordError, match=f"p.json: .*{said}"):
+        list(chat.read(tmp_path / "p.json"))
+
+
 @pytest.mark.parametrize(("raw", "field"), [
+    ({"messages": [{"speaker": " ", "content": "x"}]}, "sessions[0].messages[0].role"),
     ({"messages": []}, "sessions[0].messages"), ({"messages": [{"role": "user"}]}, "sessions[0].messages[0].content"),
     ({"messages": [{"content": "x"}]}, "sessions[0].messages[0].role"), ([3], "sessions[0]"),
     ({"date": "May", "messages": [{"role": "user", "content": "x"}]}, "sessions[0].date"),

@@ -317,7 +317,8 @@ def test_a_class_stop_ends_the_drugs_of_the_class_that_hold_and_no_other(tmp_pat
     ("Lisinopril 20 mg daily. BP 160/90. Increase to 40 mg.",
      [("lisinopril", "20 mg daily", A), ("lisinopril", "40 mg", A)]),
     # a change that is planned for later
-    ("Amlodipine 5 mg daily, will increase to 10 mg at next visit.", [("amlodipine", "5 mg daily", A)]),
+    ("Amlodipine 5 mg daily, will increase to 10 mg at next visit.",
+     [("amlodipine", "5 mg daily", A), ("amlodipine", "10 mg", "CONDITIONAL")]),
     ("Increase lisinopril to 40 mg daily in 2 weeks.", [("lisinopril", "40 mg daily", C)]),
     ("Hold metformin day of surgery.", [("metformin", None, C)]),
     # a stop of something else

@@ -170,3 +170,41 @@ def test_a_plan_that_is_told_after_its_drugs_stop_does_not_hold(tmp_path):
 ])
 def test_a_class_stop_ends_what_is_taken_of_the_class(taken, stop, expected):
     assert outcome(taken, stop) == expected
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_a_class_stop_reaches_every_dose_of_a_long_record(tmp_path, most):
+    """Among more than sixty memories that are more alike; most: memories of the class that one task has room for."""
+    from core_jax.embed import HashEncoder
+    from stam_jax.config import WriteConfig
+    from stam_jax.rules import vocabulary
+    from stam_jax.storage.store import Store
+    from stam_jax.write.ingest import header_of, ingest
+
+    config = WriteConfig() if most is None else WriteConfig(link_candidates=most, related=most, budget=most)
+    of_class = {c for c, f in vocabulary.DRUGS.items() if f.family == "nsaid" and c != "aspirin"}
+    drugs = [*sorted(of_class), *[c for c, f in vocabulary.DRUGS.items() if f.family != "nsaid"][:70]]
+    entries = [(f"2021-01-{at // 20 + 1:02d}", "\n".join(f"- {c} 10 mg daily" for c in drugs[at:at + 20]))
+               for at in range(0, len(drugs), 20)]
+    encoder, held = HashEncoder(64), []
+    with Store.open(tmp_path / "store", encoder=header_of(encoder)) as store:
+        for batch in (entries, [("2021-03-04", "Stop all NSAIDs.")]):
+            made = [Entry.of("P", date, "clinic", text, date=date) for date, text in batch]
+            ingest(store, made, WRITER, encoder, config)
+            held.append({m.concept for m in store.state("P").active() if m.attribute == "dose"})
+    before, after = held
+    assert len(before) > 60 and len(before & of_class) > 6
+    assert after == before - of_class
+
+
+@pytest.mark.parametrize(("text", "held"), [
+    ("Meds: ibuprofen 400 mg tid, lisinopril 10 mg daily. Plan: stop all NSAIDs.", {"lisinopril"}),
+    ("Ibuprofen 400 mg tid, naproxen 250 mg bd. Stop all NSAIDs except naproxen.", {"naproxen"}),
+    ("Furosemide 40 mg daily, spironolactone 25 mg daily. Stop the water pill.", {"furosemide", "spironolactone"}),
+    ("Ibuprofen 400 mg tid. Stop NSAIDs if creatinine rises.", {"ibuprofen"}),
+    ("Stop all NSAIDs. Mother takes ibuprofen 400 mg tid.", {"ibuprofen"}),
+])
+def test_a_class_stop_ends_what_its_own_entry_told_of_before(text, held):
+    _, found = told(text)
+    last = {m.concept: m.polarity for m in found if m.attribute == "dose"}
+    assert {c for c, polarity in last.items() if polarity == "AFFIRMED"} == held

@@ -17,6 +17,7 @@ import httpx2
 import jsonschema
 import numpy as np
 import pytest
+from service_cases import ENCODER, service
 
 from stam_jax.history.gate import FEATURES, Gate
 from stam_jax.history.logistic import Logistic
@@ -114,14 +115,21 @@ def test_search_and_answer(server):
     said = server.ok("answer", patient_id="P1", question="What is the current dose of metformin?")
     assert said["answer"].startswith("1000 mg") and [m["value"] for m in said["grounds"]] == ["1000 mg bid"]
     assert len(said["packet_sha256"]) == 64 and "past: superseded" in said["packet"]
+    assert said["hold_served"] == said["hold"] == len(server.ok("show", patient_id="P1")["active"])
     assert "850" not in server.ok("answer", patient_id="P1", question="metformin?", arm="ACTIVE")["packet"]
+
+
+def test_a_gate_of_another_encoder_is_refused(tmp_path):
+    flat = Logistic((0.0,) * len(FEATURES), (1.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0)
+    with pytest.raises(ValueError, match="fitted on searches of the encoder hash:64"):
+        service(tmp_path / "store", gate=Gate(FEATURES, flat, 0.5, 0.05, "rows", encoder="hash:64"))
 
 
 def test_a_gate_decides_where_no_arm_is_named(tmp_path):
     flat = Logistic.fit(np.random.default_rng(0).normal(size=(20, len(FEATURES))), np.arange(20) % 2)
     served = {}
     for threshold in (math.inf, 0.0):
-        Gate(FEATURES, flat, threshold, 0.05, "rows").save(tmp_path / "gate.json")
+        Gate(FEATURES, flat, threshold, 0.05, "rows", encoder=ENCODER).save(tmp_path / "gate.json")
         with running(tmp_path / f"store{threshold}", gate=str(tmp_path / "gate.json")) as gated:
             gated.ok("ingest", patient_id="P1", text="metformin dose 850 mg bid", date="2024-01-02")
             ask = {"patient_id": "P1", "question": "What is the current dose of metformin?"}

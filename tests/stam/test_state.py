@@ -305,6 +305,19 @@ def test_undo_is_refused_while_others_build_on_it(two):
             undo.order(two.updates(), bad, cascade=True)
 
 
+@pytest.mark.parametrize("fields, said", [
+    (dict(concept="hypertension", attribute="status"), "hypertension: present"),
+    (dict(concept="lisinopril", attribute="dose", polarity="NEGATED"), "lisinopril: stopped"),
+    (dict(concept="lisinopril", attribute="dose", value="5", unit="mg"), "lisinopril: 5 mg"),
+    (dict(concept="gout", attribute="status", polarity="UNCERTAIN"), "gout: present (uncertain)"),
+    (dict(concept="stroke", attribute="status", experiencer="FAMILY"), "family, stroke: present"),
+    (dict(concept=None, attribute=None, polarity="NEGATED"), "negated"),
+])
+def test_a_line_says_which_statement_of_its_sentence_it_is(fields, said):
+    e = entry("Hypertension, lisinopril 5 mg, gout, stroke.")
+    assert f"stroke. [{said}]  m" in listing.summary(memory(e, **{"value": None, "unit": None} | fields))
+
+
 def test_a_user_says_that_a_memory_holds_after_all(two):
     back = two.apply(Update.of(undo.reinstatement(two, OLD.mid, "  the stop was meant for another drug ")))
     assert back.check() == [] and OLD.mid in {m.mid for m in back.active()}

@@ -1,5 +1,6 @@
 """What machines say, and what the memory served, becomes no memory again; what people say beside it does."""
 import json
+import time
 from collections import Counter
 
 import pytest
@@ -15,7 +16,7 @@ from stam_jax.rules import RulesWriter
 from stam_jax.storage.store import Store
 from stam_jax.write.ingest import header_of, ingest
 from stam_jax.write.normalise import normalise
-from stam_jax.write.turns import Heard, recited, served, turns
+from stam_jax.write.turns import Heard, machine, recited, served, turns
 from stam_jax.write.writer import Draft, Extraction
 
 ENCODER = HashEncoder(48)
@@ -153,6 +154,53 @@ def of(text, *, kind="dialogue", author="unknown"):
 def test_whose_turn_it_is(text, kind, author, found):
     e = of(text, kind=kind, author=author)
     assert [(who, e.text[a:b]) for who, a, b in turns(e)] == found
+
+
+@pytest.mark.parametrize("helper", [
+    "ASSISTANT: B. Jones, PA", "Assistant: None.", "ASSISTANT:\n___, M.D.", "ASSISTANT: Smith",
+    "ASSISTANT:  [**First Name8 (NamePattern2) **] [**Last Name**], M.D.", "Assistant: john smith, pa-c",
+    "Assistant:", "- Assistant: You take metformin."])
+def test_who_helped_in_an_operation_says_nothing(helper):
+    e = of(f"SURGEON: Dr. A. Smith\nPATIENT: John Doe\n{helper}\nALLERGIES: Penicillin (hives).\n", kind="note")
+    assert turns(e) == [] and "Penicillin" in Heard.of(e).record
+
+
+@pytest.mark.parametrize("said", ["You take metformin.", "Noted.", "\nYou take metformin.", "Is it so?", "&",
+                                  "start with 5 mg"])
+def test_an_assistant_in_a_note_is_a_machine(said):
+    e = of(f"Assistant: {said}\nMetformin 5 mg.", kind="note")
+    assert [who for who, *_ in turns(e)] == ["assistant"] and "Metformin" not in Heard.of(e).record
+
+
+@pytest.mark.parametrize("before", ["", "\ufeff", "\u200b", "\xa0", "> ", "- ", "1. ", "### ", "[10:32] ", "10:32 AM ",
+                                    "2024-01-01T10:32:00Z ", "(00:01:23) "])
+@pytest.mark.parametrize("name", ["Assistant:", "assistant :", "**Assistant:**", "[Assistant]:", "Assistant\uff1a",
+                                  "Assistant\u200b:", "Assistant (AI):", "Assistant [10:32]:", "ChatGPT:"])
+def test_labels_of_transcripts(before, name):
+    e = of(f"Patient: Hello.\n{before}{name} You take warfarin.\nmore\n[10:33] Patient: I take aspirin.\n")
+    ((who, start, end),) = turns(e)
+    assert who == "assistant" and e.text[start:end] == f"{before}{name} You take warfarin.\nmore"
+
+
+@pytest.mark.parametrize("end", "\n \r \v \f \x1c \x1e \x85 \u2028 \u2029".split(" "))
+def test_a_label_begins_whatever_ends_a_line(end):
+    e = of(f"Patient: Hello.{end}Assistant: You take warfarin.{end}Patient: No.")
+    assert [e.text[a:b] for _, a, b in turns(e)] == ["Assistant: You take warfarin."]
+
+
+@pytest.mark.parametrize("role, who", [
+    ("Assistant", "assistant"), ("\uff21ssistant", "assistant"), ("assist\u200bant", "assistant"), ("System", "system"),
+    ("AI-assistant", "assistant"), ("TOOL_RESULT", "tool"), ("function-call", "tool"), ("assistant surgeon", None),
+    ("", None)])
+def test_roles(role, who):
+    assert machine(role) == who
+
+
+@pytest.mark.parametrize("text", [" " * 50000, "*" * 50000, "1" * 50000, "assistant " * 5000, "Dr" + " A" * 25000])
+def test_long_lines_are_read_at_once(text):
+    began = time.process_time()
+    turns(of(f"tool\n{text}"))
+    assert time.process_time() - began < 2
 
 
 def test_what_is_shown_has_the_same_places_and_only_questions():
