@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import signal
 import socket
 import string
@@ -16,6 +17,7 @@ from typing import Any
 
 KEY_LENGTH = 16
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+_PORT = re.compile(r"(:[0-9]*)?")
 _KEY_CHARACTERS = set(string.ascii_letters + string.digits + string.punctuation)
 
 
@@ -62,8 +64,9 @@ class Door:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         if self.digest is None:
             host = headers.get("host", "localhost")
-            name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-            if name.lower() not in LOCAL_NAMES:
+            name, _, rest = host[1:].partition("]") if host.startswith("[") else host.partition(":")
+            port = rest if host.startswith("[") else host[len(name):]
+            if name.lower() not in LOCAL_NAMES or not _PORT.fullmatch(port):
                 return 403, f"Host: got {host[:100]!r}, expected one of {LOCAL_NAMES}"
         elif scope["path"] not in self.open:
             scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -78,6 +81,11 @@ class Door:
             if length.isdigit() and int(length[:20]) > self.body_bytes:
                 return 413, too_large(self.body_bytes)
         return None
+
+
+def sendable(text: str) -> str:
+    """The text with lone surrogates escaped: a refusal may name what a body holds, and has to be UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def too_large(most: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from core_jax.engine.grammar import check
 from core_jax.engine.request import Completion, Grammar, Prompt, Request, Sampling
+from core_jax.engine.server import sendable
 
 CHAT_TOKENS, TEXT_TOKENS = 1024, 16  # where a body sets no limit (16 is OpenAI's own)
 MOST_TOKENS, MOST_PROMPTS, MOST_CHOICES, MOST_STOPS = 1_000_000, 256, 16, 16
@@ -41,7 +42,8 @@ class WireError(ValueError):
     def body(self) -> dict[str, Any]:
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
             self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": sendable(str(self)), "type": kind,
+                          "param": None if self.param is None else sendable(self.param), "code": self.code}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -263,7 +263,7 @@ def system_tables(timelines: Sequence[Timeline], memories: Mapping[str, Memories
     aim = median_words(both.packets, a.length)
     append = a.like("append only", aim, memories="append only")
     lines = LineReader(writer, write)
-    arms = [(f"k {k}", FromSystem(system, k, lines)) for k in (8, REFERENCE, 16, 20, 24)]
+    arms = [(f"k {k}", FromSystem(system, k, lines)) for k in (2, 3, 4, 6, 8, REFERENCE, 16, 20, 24)]
     setting, packets = matched(arms, a.asks, a.vectors, aim, length=a.length)
     scores = evaluate(packets, a.asks, reader, placed=False)
     theirs = Served(system.name, setting, packets, scores, [x.answer for x in scores])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -20,12 +21,15 @@ from stam_jax.graph import canonical
 LABELS = ("safe-to-forget", "never-forget", "uncertain")
 LOSSES = ("strict", "any", "weighted")
 UNITS = ("type", "patient")
+_WRITTEN = re.compile(r"[0-9]{0,400}(/[0-9]{1,400}|(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,3})?)")  # 1e-99999999 takes minutes
 WARNING = ("The bound is on the mean loss over concept types. It holds for no single memory and no single type, and "
            "says nothing of clinical safety.")
 
 
 def exact(value: Fraction | int | float | str, field: str) -> Fraction:
-    """A number as it is written: 0.01 is 1/100. Raises: RecordError: no number in [0, 1]."""
+    """A number as it is written: 0.01 is 1/100. Raises: RecordError: no number in [0, 1] of at most 400 digits."""
+    if isinstance(value, str) and not _WRITTEN.fullmatch(value):
+        raise RecordError(f"got {value!r:.80}, expected a number in [0, 1]", field=field)
     try:
         out = Fraction(str(value)) if not isinstance(value, bool) else None
     except (ValueError, ZeroDivisionError):

@@ -104,9 +104,7 @@ _TAKEN_PRN = re.compile(  # without how much: "salbutamol prn", "salbutamol inha
     r"(?: (?:inhalers?|mdi|nebs?|nebuli[sz]ers?|nebules?|spray|cream|ointment|gel|tablets?|tabs?|syrup|drops|lozenges?"
     rf"|iv|po|sl|sc|pr))*,? \(?{_AS_NEEDED}(?!\w)"
 )
-_NOT_TAKEN = re.compile(
-    r"\b(?:avoid\w*|without|instead of|rather than|consider\w*|could|might|may|declin\w*|refus\w*|off)\b"
-)
+_NOT_TAKEN = re.compile(r"\b(?:avoid\w*|without|declin\w*|refus\w*)\b")
 
 
 _IN_GRAMS = frozenset({"penicillin antibiotic", "cephalosporin", "glycopeptide", "aminoglycoside"})

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core_jax.engine import server
 from core_jax.engine.http import Limits, bounded, report
+from core_jax.records import strict_json
 from stam_jax.graph.undo import UndoRefused
 from stam_jax.page.page import render
 from stam_jax.serve.service import ASKED_ARMS, Service
@@ -109,7 +110,8 @@ class Refused(Exception):
 
     def response(self) -> JSONResponse:
         headers = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}, 503: {"retry-after": "5"}}
-        body = {"error": {"message": str(self), "status": self.status, "field": self.field}}
+        field = None if self.field is None else server.sendable(self.field)
+        body = {"error": {"message": server.sendable(str(self)), "status": self.status, "field": field}}
         return JSONResponse(body, self.status, headers.get(self.status))
 
 
@@ -245,15 +247,13 @@ class Face:
         except TimeoutError:
             raise Refused("body: did not arrive in time", 408) from None
         try:
-            return json.loads(bytes(raw), parse_constant=_no_constant)
+            return strict_json(raw.decode("utf-8"))
         except RecursionError:
             raise Refused("body: nested too deeply") from None
-        except ValueError:  # no UTF-8, no JSON
+        except (UnicodeDecodeError, json.JSONDecodeError):
             raise Refused("body: expected JSON in UTF-8") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
+        except ValueError as e:
+            raise Refused(f"body: {e}"[:500]) from None
 
 
 def _called(method: Any, given: dict[str, Any]) -> Any:
@@ -303,6 +303,10 @@ class Guard:
             await e.response()(scope, receive, watched)
         except ClientDisconnect:
             status = 499
+        except asyncio.CancelledError:  # the time that running operations have after SIGTERM is over
+            if not status:
+                await Refused("the server is shutting down; what was asked may be done yet, ask again",
+                              503).response()(scope, receive, watched)
         except Exception as e:
             report(e)
             if not status:

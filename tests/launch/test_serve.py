@@ -415,6 +415,7 @@ def test_fields_that_ask_for_nothing_are_taken(server):
         (lambda h: h.post("/v1/completions", content="{}", headers={"content-type": "text/plain"}), 415),
         (lambda h: h.get("/health", headers={"host": "evil.example"}), 403),
         (lambda h: h.get("/health", headers={"host": "127.0.0.1.evil.example"}), 403),
+        (lambda h: h.get("/health", headers={"host": "localhost:99.evil.example"}), 403),
         (lambda h: h.get("/health", headers={"host": "localhost:99"}), 200),
         (lambda h: h.post("/v1/completions", content=b"x" * 100_001, headers=JSON), 413),
         (lambda h: h.post("/v1/completions", content=iter([b"x" * 1000] * 5000), headers=JSON), 413),

@@ -176,3 +176,10 @@ def test_expected_loss_of_the_next_type_is_at_most_alpha(population, n, alpha, l
         assert deleted == 0
     else:
         assert deleted > 0 and mean >= float(control.alpha) - 3 / (n + 1) - 3 * se  # and it does not waste the room
+
+
+@pytest.mark.parametrize("written", ["1e-99999999", "1/0", "0." + "1" * 500, "nan", "1_0", "-0.1", "2"])
+def test_what_is_no_share_is_refused_at_once(written):
+    with pytest.raises(RecordError, match="alpha"):
+        crc.exact(written, "alpha")
+

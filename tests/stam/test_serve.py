@@ -190,10 +190,16 @@ def test_refusals_name_the_field(server):
     error(server.http.get("/v1/nothing"), 404, "no such path")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"patient_id": NaN}', b"[" * 100_000, b'"\\ud800"', b"null"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"patient_id": NaN}', b"[" * 100_000, b'"\\ud800"', b"null",
+                                  b'{"patient_id": "P1", "patient_id": "P2"}'])
 def test_bodies_that_are_none(server, body):
     answer = server.http.post("/v1/show", content=body, headers={"content-type": "application/json"})
     error(answer, 400, "body:")
+
+
+def test_a_refusal_can_name_what_is_no_utf8(server):
+    answer = server.http.post("/v1/show", content=b'{"patient_id": "P1", "\\ud800": 1}', headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422) and "\\ud800" in answer.json()["error"]["message"] + str(answer.json()["error"]["field"])
 
 
 def test_bodies_that_are_too_long_or_of_another_type(server):
@@ -202,6 +208,7 @@ def test_bodies_that_are_too_long_or_of_another_type(server):
           413, "longer than")
     error(server.http.post("/v1/show", data={"patient_id": "P1"}), 415, "expected 'application/json'")
     error(server.post("show", patient_id="P1", headers={"host": "evil.example"}), 403, "Host:")
+    error(server.post("show", patient_id="P1", headers={"host": "localhost:80.evil.example"}), 403, "Host:")
 
 
 def test_injection_is_text(server):
