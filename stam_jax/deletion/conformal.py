@@ -21,7 +21,8 @@ from stam_jax.graph import canonical
 LABELS = ("safe-to-forget", "never-forget", "uncertain")
 LOSSES = ("strict", "any", "weighted")
 UNITS = ("type", "patient")
-_WRITTEN = re.compile(r"[0-9]{0,400}(/[0-9]{1,400}|(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,3})?)")  # 1e-99999999 takes minutes
+# of 1e-99999999 the exact value takes minutes
+_WRITTEN = re.compile(r"[0-9]{0,400}(/[0-9]{1,400}|(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,3})?)")
 WARNING = ("The bound is on the mean loss over concept types. It holds for no single memory and no single type, and "
            "says nothing of clinical safety.")
 

@@ -35,11 +35,15 @@ def test_the_room_for_errors_is_exact(n, errors, deletes):
 def test_alpha_is_what_is_written(alpha):
     assert Control(alpha).alpha == Fraction(1, 100)
     assert Control(0.1).alpha == Fraction(1, 10)
+    small = Control(1e-300)
+    assert Control(str(small.alpha)) == small
 
 
 @pytest.mark.parametrize("bad", [dict(alpha=1.5), dict(alpha="x"), dict(alpha=math.nan), dict(loss="mean"),
                                  dict(protect=()), dict(protect=("safe-to-forget",)), dict(uncertain=-1),
-                                 dict(alpha=True)])
+                                 dict(alpha=True), dict(alpha="1/0"), dict(alpha="1e-99999999"),
+                                 dict(alpha="1e-9_9_9_9_9_9_9_9"), dict(uncertain="1e99999999"),
+                                 dict(alpha="0." + "0" * 500 + "1")])
 def test_bad_settings(bad):
     with pytest.raises(RecordError, match=next(iter(bad))):
         Control(**bad)

@@ -202,12 +202,57 @@ def test_a_refusal_can_name_what_is_no_utf8(server):
     assert answer.status_code in (400, 422) and "\\ud800" in answer.json()["error"]["message"] + str(answer.json()["error"]["field"])
 
 
+@pytest.mark.parametrize("body, said, field", [
+    (b'{"patient_id": "P1", "patient_id": "P2"}', "body: patient_id: stands twice", None),
+    ('{"patient_id": "P1"}'.encode("utf-16"), "body: expected JSON in UTF-8", None),
+    (b'{"patient_id": "P1", "\\ud800": 1}', r"\ud800: unknown field", r"\ud800"),
+    (b'{"patient_id": "P1", "\\ud800": 1, "\\ud800": 2}', r"body: \ud800: stands twice", None)])
+def test_bodies_that_can_be_read_in_two_ways_or_not_written_again(server, body, said, field):
+    answer = server.http.post("/v1/show", content=body, headers={"content-type": "application/json"})
+    error(answer, 400, said, field)
+
+
+def test_an_operation_that_outlasts_the_shutdown_is_answered():
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def ingest(self, **given):
+            begun.set()
+            go.wait(30)
+
+    async def asked():
+        body = json.dumps({"patient_id": "P1", "text": "x"}).encode()
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/ingest", "raw_path": b"/v1/ingest", "query_string": b"",
+                 "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "http_version": "1.1"}
+        task = asyncio.ensure_future(serve.application(Slow())(scope, receive, send))
+        await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        await task
+        return sent
+
+    try:
+        sent = asyncio.run(asked())
+    finally:
+        go.set()
+    assert sent[0]["status"] == 503 and b"shutting down" in sent[1]["body"]
+
+
 def test_bodies_that_are_too_long_or_of_another_type(server):
     error(server.post("ingest", patient_id="P1", text="x" * 300_000), 413, "longer than 200000 bytes")
     error(server.http.post("/v1/show", content=(b"x" * 50_000 for _ in range(8)), headers={"content-type": "application/json"}),
           413, "longer than")
     error(server.http.post("/v1/show", data={"patient_id": "P1"}), 415, "expected 'application/json'")
-    error(server.post("show", patient_id="P1", headers={"host": "evil.example"}), 403, "Host:")
+    for host in ("evil.example", "[::1]evil.example", "localhost:1@evil.example", "localhost.", "[localhost]x"):
+        error(server.post("show", patient_id="P1", headers={"host": host}), 403, "Host:")
+    assert server.http.get("/health", headers={"host": "[::1]:80"}).status_code == 200
     error(server.post("show", patient_id="P1", headers={"host": "localhost:80.evil.example"}), 403, "Host:")
 
 
